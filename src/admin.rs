@@ -101,51 +101,44 @@ pub async fn serve<S>(
     let (stop, stopped) = watch::channel(());
     let mut live_turns = JoinSet::new();
     live_turns.spawn(Arc::clone(&live).run());
-    let (mut connections, mut open) = (JoinSet::new(), Vec::<Open>::new());
-    let mut reserve = spare(&listener);
+    let mut connections = Connections::new(&listener);
     let mut shutdown = pin!(shutdown);
     loop {
         let accepted = tokio::select! {
             () = &mut shutdown => break,
-            accepted = accept(&listener, &mut reserve) => accepted,
-            Some(_) = connections.join_next() => {
-                reserve = reserve.or_else(|| spare(&listener));
+            accepted = accept(&listener, &mut connections.reserve) => accepted,
+            Some(_) = connections.tasks.join_next() => {
+                connections.refill();
                 continue;
             }
         };
-        open.retain(|open| !open.task.is_finished());
         match accepted {
-            Ok(stream) => {
-                let most = if listen::is_among_the_last(&stream) { FEW } else { CONNECTIONS };
-                if open.len() >= most {
-                    make_room(&mut open);
-                }
-                let (pages, stopped, asked) = (Arc::clone(&pages), stopped.clone(), Arc::new(AtomicBool::new(false)));
-                let task = connections.spawn(connection(stream, pages, asked.clone(), stopped));
-                open.push(Open { task, asked });
-            }
-            Err(_) if !is_called(&listener) => tokio::select! {
-                () = time::sleep(RECHECK) => {}
-                // The descriptor of the ended connection becomes the new reserve, before another thread can take it.
-                Some(_) = connections.join_next() => reserve = reserve.or_else(|| spare(&listener)),
-            },
-            Err(_) if !open.is_empty() => {
-                make_room(&mut open);
-                connections.join_next().await;
-            }
-            Err(error) => {
-                reserve = spare(&listener);
-                if reserve.is_none() {
-                    warn!(%error, "could not accept a connection of the admin address");
-                    listen::exhausted().await;
-                }
-            }
+            Ok(stream) => connections.serve(stream, Arc::clone(&pages), stopped.clone()),
+            Err(error) => connections.on_exhausted(&error).await,
         }
     }
     live.close();
+    let mut tasks = connections.tasks;
     drop((listener, stop, live_turns));
     // Dropping the set ends all connections that are still open.
-    let _ = time::timeout(STOP, async { while connections.join_next().await.is_some() {} }).await;
+    let _ = time::timeout(STOP, async { while tasks.join_next().await.is_some() {} }).await;
+}
+
+/// The connections, and a descriptor for one more.
+struct Connections<'a> {
+    listener: &'a TcpListener,
+    tasks: JoinSet<()>,
+    /// The oldest first.
+    open: Vec<Open>,
+    /// A descriptor to give up for a connection.
+    reserve: Option<OwnedFd>,
+}
+
+/// A connection.
+struct Open {
+    task: AbortHandle,
+    /// The request has arrived.
+    asked: Arc<AtomicBool>,
 }
 
 /// Accepts the next connection, and gives up `reserve` for it if there is no other descriptor.
@@ -164,19 +157,6 @@ async fn accept(listener: &TcpListener, reserve: &mut Option<OwnedFd>) -> io::Re
         }
         *reserve = spare(listener);
     }
-}
-
-/// A connection.
-struct Open {
-    task: AbortHandle,
-    /// The request has arrived.
-    asked: Arc<AtomicBool>,
-}
-
-/// Ends the connection that has been silent for longest; if all have sent a request, the oldest.
-fn make_room(open: &mut Vec<Open>) {
-    let silent = open.iter().position(|open| !open.asked.load(Ordering::Relaxed));
-    open.remove(silent.unwrap_or_default()).task.abort();
 }
 
 /// Returns whether a connection waits to be accepted. `accept` cannot tell: without descriptors it fails before it
@@ -228,6 +208,57 @@ async fn connection(
             Err(_) if goes_on.take() => {}
             Err(_) => return debug!("an admin connection took too long"),
         }
+    }
+}
+
+// === impl Connections ===
+
+impl<'a> Connections<'a> {
+    fn new(listener: &'a TcpListener) -> Self {
+        Self { listener, tasks: JoinSet::new(), open: Vec::new(), reserve: spare(listener) }
+    }
+
+    /// Answers the request that comes on `stream`.
+    fn serve(&mut self, stream: TcpStream, pages: Arc<pages::Pages>, stopped: watch::Receiver<()>) {
+        self.open.retain(|open| !open.task.is_finished());
+        let most = if listen::is_among_the_last(&stream) { FEW } else { CONNECTIONS };
+        if self.open.len() >= most {
+            self.make_room();
+        }
+        let asked = Arc::new(AtomicBool::new(false));
+        let task = self.tasks.spawn(connection(stream, pages, asked.clone(), stopped));
+        self.open.push(Open { task, asked });
+    }
+
+    /// Handles `error`, which says that no connection can be accepted: there is no descriptor.
+    async fn on_exhausted(&mut self, error: &io::Error) {
+        self.open.retain(|open| !open.task.is_finished());
+        if !is_called(self.listener) {
+            tokio::select! {
+                () = time::sleep(RECHECK) => {}
+                // The descriptor of the ended connection becomes the new reserve, before another thread can take it.
+                Some(_) = self.tasks.join_next() => self.refill(),
+            }
+        } else if !self.open.is_empty() {
+            self.make_room();
+            self.tasks.join_next().await;
+        } else {
+            self.reserve = spare(self.listener);
+            if self.reserve.is_none() {
+                warn!(%error, "could not accept a connection of the admin address");
+                listen::exhausted().await;
+            }
+        }
+    }
+
+    fn refill(&mut self) {
+        self.reserve = self.reserve.take().or_else(|| spare(self.listener));
+    }
+
+    /// Ends the connection that has been silent for longest; if all have sent a request, the oldest.
+    fn make_room(&mut self) {
+        let silent = self.open.iter().position(|open| !open.asked.load(Ordering::Relaxed));
+        self.open.remove(silent.unwrap_or_default()).task.abort();
     }
 }
 

@@ -30,7 +30,7 @@ use self::{
     handover::{Predecessor, TakingOver, find_predecessor, offer, passed_on},
     keeping::Keeping,
     process::{instance, raise_descriptor_limit},
-    reload::{Configured, ReloadReports},
+    reload::Configured,
     start_files::{admin_token, authority},
     tasks::Tasks,
     view::View,
@@ -45,20 +45,20 @@ pub use self::{
     unmatched::Unmatched,
 };
 use crate::{
-    admin::{self, Status, StatusSource as _},
+    admin::{self, Status, StatusSource as _, Token},
     ca::Ca,
-    clock::{Clock, log_seconds},
+    clock::{Clock, Instant, log_seconds},
     config::{
         Config,
         authorities::{self, NO_AUTHORITY_HINT},
         expiry::{self, EXPIRED_HINT},
     },
-    lane::Lanes,
+    lane::{KeptLanes, Lanes, Sharing},
     listen::{self, Given},
     memory::{self, Memory},
     metrics::Metrics,
     otlp::Exporter,
-    proxy::{self, Proxy},
+    proxy::{Access, NewSettings, Proxy, ProxyParts},
     store::RedisLedger,
     tls::Tls,
 };
@@ -94,10 +94,51 @@ pub struct StartOptions {
     pub take_over: bool,
 }
 
+/// Parts that can fail to open. All of them are open before the previous process gives up its place.
+struct Prerequisites {
+    sockets: Sockets,
+    ca: Option<Ca>,
+    token: Option<Token>,
+    tls: Tls,
+    /// Store of the fleet, with its address in a form fit to show.
+    ledger: Option<(RedisLedger, String)>,
+}
+
+/// Listening sockets.
+struct Sockets {
+    /// The process that they are taken over from.
+    predecessor: Option<Predecessor>,
+    /// Addresses for workers.
+    listen: Vec<SocketAddr>,
+    listeners: Vec<TcpListener>,
+    /// Address of the admin pages.
+    admin: Option<SocketAddr>,
+    admin_listener: Option<TcpListener>,
+    /// A service manager's sockets for workers outlive this process.
+    outlive: bool,
+}
+
+/// State of this process, once the previous one has given up its place.
+struct Inherited {
+    clock: Clock,
+    /// Time at which the previous process was told to stop.
+    replaced_at: Instant,
+    keeping: Option<Keeping>,
+    /// Records of lanes, and names of the lanes whose records are still to come.
+    kept: Option<(KeptLanes, Vec<String>)>,
+}
+
 /// Interval of the sweep for unused lanes and connections.
 const SWEEP: Duration = Duration::from_secs(5);
 /// Time after the drain's deadline in which the last answers (503) are still written.
 const LAST_WORDS: Duration = Duration::from_secs(1);
+/// Interval of the search for lanes with nothing left to send.
+const HANDOVER_TICK: Duration = Duration::from_millis(20);
+/// Time for the first request on a connection that was just accepted: later requests are refused here.
+const JUST_CONNECTED: Duration = Duration::from_millis(100);
+/// Time for which a lane with an empty queue waits for answers that no limit counts. A refused request is sent again
+/// from here. A stream of answers may last for minutes.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(2);
 
 // === impl Running ===
 
@@ -116,61 +157,28 @@ impl Running {
     }
 
     async fn begin(config: Config, ca: Option<Ca>, options: StartOptions) -> Result<Self, StartError> {
-        let StartOptions { mut given, forget, take_over } = options;
-        let ca = if ca.is_none() && config.rules.intercepts() { Some(authority(&config)?) } else { ca };
-        raise_descriptor_limit();
-        let token = config.admin_token.as_deref().map(admin_token).transpose()?;
+        let forget = options.forget;
+        let Prerequisites { sockets, ca, token, tls, ledger } = Prerequisites::open(&config, ca, options)?;
+        let Sockets { mut predecessor, listen, listeners, admin, admin_listener, outlive } = sockets;
         let metrics = Metrics::new();
-        // Sockets of a service manager outlive this process.
-        let ours = given.workers.is_empty();
-        let mut predecessor = if take_over { find_predecessor(&config)? } else { None };
-        if let Some(predecessor) = &mut predecessor {
-            let admin = predecessor.admin.take().filter(|_| config.admin.is_some());
-            given.take_over(&mut predecessor.workers, admin);
-        }
-        let (listen, listeners): (Vec<_>, Vec<_>) = open(given.workers, &config.listen)?.into_iter().unzip();
-        let (admin, admin_listener) = open(given.admin.into_iter().collect(), config.admin.as_slice())?.pop().unzip();
-        let exposed = listen.iter().any(|addr| !addr.ip().is_loopback());
-        warn_of_useless(&config.upstream_ca);
-        let tls = Tls::new(&config.upstream_ca, &config.upstream_crl, &config.rules)?;
-        let own = listen.iter().copied().chain(admin).collect();
-        // All steps that can fail come before the previous process gives up its place.
-        let ledger = ledger(&config)?;
-        let replacing = Clock::start();
-        let awaited = predecessor.as_mut().map(Predecessor::replace).transpose()?.unwrap_or_default();
-        let (clock, kept) = Keeping::open(&config, &listen, forget)?;
-        let replaced_at = clock.now() - replacing.now().since(replacing.began());
-        let (keeping, kept) = kept.unzip();
+        let Inherited { clock, replaced_at, keeping, kept } =
+            Inherited::take(&config, &listen, forget, predecessor.as_mut())?;
         let memory = Memory::new(config.max_memory.unwrap_or_else(memory::default_bytes), clock);
-        let lanes = Lanes::new(config.rules.clone(), metrics.clone(), clock).within(memory.bytes());
-        let lanes = match kept {
-            Some(kept) => lanes.keeping(kept).awaiting(awaited),
-            None => lanes,
-        };
         let member = ledger.map(|(ledger, store)| FleetMember::new(ledger, store, &config.fleet, clock));
         let (member, sharing) = member.unzip();
-        let reports = Arc::new(ReloadReports::new(&config, clock, metrics.clone()));
-        let configured = Configured::new(&config, &listen, own, reports.clone());
+        let lanes = Lanes::new(config.rules.clone(), metrics.clone(), clock).within(memory.bytes());
+        let configured = Configured::new(&config, &listen, admin, clock, metrics.clone());
         let (exporter, tracer) = config.otlp.clone().map(|otlp| Exporter::new(otlp, &metrics)).unzip();
         let (tracer, plain) = (tracer.flatten(), tls.plain());
-        let proxy = Arc::new(Proxy::new(proxy::ProxyParts {
-            lanes: match sharing {
-                Some(sharing) => lanes.sharing(sharing),
-                None => lanes,
-            },
+        let proxy = Arc::new(Proxy::new(ProxyParts {
+            lanes: continuing(lanes, kept, sharing),
             metrics: metrics.clone(),
             clock,
-            clients: config.clients.clone(),
-            identity: config.identity,
             memory,
-            timeouts: config.timeouts,
+            settings: NewSettings::of(&config, ca),
             dialer: configured.dialer(&config),
-            exposed,
-            ports: listen.iter().map(SocketAddr::port).collect(),
-            gateways: config.gateways.clone(),
             tls,
-            ca: ca.map(Arc::new),
-            admin: admin.map_or_else(|| "an admin address, once one is set".into(), |addr| format!("http://{addr}/")),
+            access: access(&listen, admin),
             instance: instance(),
             access_log: config.access_log.is_some(),
             tracer,
@@ -178,22 +186,18 @@ impl Running {
         let workers = WorkerThreads::start(config.threads, &proxy, config.timeouts)?;
         let runtimes = workers.runtimes().chain([Handle::current()]);
         metrics.register(Box::new(Tasks::of(runtimes.collect())));
-        let (mut acceptors, mut tasks) = (JoinSet::new(), JoinSet::new());
         let passed_on = passed_on(&listeners, admin_listener.as_ref());
-        for listener in listeners {
-            acceptors.spawn(accept(listener, ours, workers.clone(), proxy.clone()));
-        }
-        tasks.spawn(sweep(proxy.clone()));
+        let accept = |listener| accept(listener, !outlive, workers.clone(), proxy.clone());
+        let acceptors = listeners.into_iter().map(accept).collect();
+        let tasks = [sweep(proxy.clone())].into_iter().collect();
         proxy.lanes.open_kept();
         let writer = keeping.map(|keeping| keeping.start(&proxy, &metrics)).transpose();
         let writer = writer.map_err(|source| StartError::Thread { source })?;
         let (taking_over, taken) = TakingOver::start(predecessor, &proxy, replaced_at);
-        let successors = Keeping::path(&config, &listen).filter(|_| writer.is_some());
-        let successors = successors.map(|state| offer(&state, passed_on, taken)).unwrap_or_default();
-        let state = writer.as_ref().map(|writer| writer.report.clone());
+        let state = Keeping::path(&config, &listen).filter(|_| writer.is_some());
+        let successors = state.map(|state| offer(&state, passed_on, taken)).unwrap_or_default();
         let talking = member.map(|member| member.start(&proxy, &metrics));
-        let fleet = talking.as_ref().map(|talking| talking.report.clone());
-        let view = Arc::new(View::new(proxy.clone(), reports, state, fleet, instance_name(&listen)));
+        let view = Arc::new(View::new(&proxy, &configured, writer.as_ref(), talking.as_ref(), instance_name(&listen)));
         let pages = admin_listener
             .map(|listener| tokio::spawn(admin::serve(listener, view.clone(), metrics, token, pending())));
         let exporting = exporter.map(|exporter| exporter.start(clock, &configured.dialer(&config), &plain));
@@ -267,6 +271,140 @@ impl Running {
         drop(workers);
         taking_over.end(&proxy.lanes);
         closing.finish().await;
+    }
+
+    /// Configuration in force.
+    pub fn config(&self) -> &Config {
+        self.configured.config()
+    }
+
+    /// Applies `config`. Settings that cannot change while andante runs stay the same. `files` tells that files named
+    /// in the configuration have changed, so that they are read again.
+    ///
+    /// Changes nothing on an error.
+    pub fn reload(&mut self, config: &Config, files: bool) -> Result<(), StartError> {
+        self.configured.reload(&self.proxy, config, files)?;
+        self.drain = config.drain;
+        Ok(())
+    }
+
+    /// Records that a configuration was rejected because of `problems`.
+    pub fn not_reloaded(&self, problems: Vec<String>) {
+        self.configured.reports.failed(problems);
+    }
+
+    /// Offer to later processes that want to take over. Dropping it ends the offer.
+    pub fn successors(&mut self) -> Successors {
+        std::mem::take(&mut self.successors)
+    }
+
+    /// Stops accepting, and gives the state to `successor`. Queued and running requests may finish within the
+    /// configured time. Gives each lane away when its queue is empty.
+    pub async fn hand_over(self, mut successor: Successor) {
+        let Self { proxy, drain, mut acceptors, mut tasks, workers, closing, .. } = self;
+        info!(open = proxy.open(), within_s = log_seconds(drain), "draining beside the andante that takes over");
+        // The sockets stay open in the other process.
+        acceptors.shutdown().await;
+        tasks.shutdown().await;
+        if let Some(pages) = &closing.pages {
+            pages.abort();
+        }
+        let until = proxy.clock.now() + drain;
+        proxy.drain(until);
+        let lanes = &proxy.lanes;
+        tokio::time::sleep(JUST_CONNECTED).await;
+        lanes.begin_handover();
+        // The state already contains everything that lanes with nothing to send have sent.
+        drop(lanes.hand_over(ANSWERS_WITHIN));
+        if let Some(writer) = &closing.writer {
+            writer.release().await;
+        }
+        successor.released(lanes).await;
+        while proxy.clock.now() < until + LAST_WORDS {
+            let emptied = tokio::time::timeout(HANDOVER_TICK, workers.emptied(&proxy)).await.is_ok();
+            successor.give(lanes.hand_over(ANSWERS_WITHIN)).await;
+            if emptied {
+                break;
+            }
+        }
+        if proxy.open() > 0 {
+            warn!(open = proxy.open(), "cutting connections that have not ended");
+        }
+        proxy.log_counted(true);
+        drop(workers);
+        successor.give(lanes.hand_over(Duration::ZERO)).await;
+        successor.ended().await;
+        closing.finish().await;
+    }
+}
+
+// === impl Prerequisites ===
+
+impl Prerequisites {
+    fn open(config: &Config, ca: Option<Ca>, options: StartOptions) -> Result<Self, StartError> {
+        let ca = if ca.is_none() && config.rules.intercepts() { Some(authority(config)?) } else { ca };
+        raise_descriptor_limit();
+        let token = config.admin_token.as_deref().map(admin_token).transpose()?;
+        let sockets = Sockets::open(config, options)?;
+        warn_of_useless(&config.upstream_ca);
+        let tls = Tls::new(&config.upstream_ca, &config.upstream_crl, &config.rules)?;
+        Ok(Self { sockets, ca, token, tls, ledger: ledger(config)? })
+    }
+}
+
+// === impl Sockets ===
+
+impl Sockets {
+    fn open(config: &Config, options: StartOptions) -> Result<Self, StartError> {
+        let StartOptions { mut given, take_over, .. } = options;
+        let outlive = !given.workers.is_empty();
+        let mut predecessor = if take_over { find_predecessor(config)? } else { None };
+        if let Some(predecessor) = &mut predecessor {
+            let admin = predecessor.admin.take().filter(|_| config.admin.is_some());
+            given.take_over(&mut predecessor.workers, admin);
+        }
+        let (listen, listeners) = open(given.workers, &config.listen)?.into_iter().unzip();
+        let (admin, admin_listener) = open(given.admin.into_iter().collect(), config.admin.as_slice())?.pop().unzip();
+        Ok(Self { predecessor, listen, listeners, admin, admin_listener, outlive })
+    }
+}
+
+// === impl Inherited ===
+
+impl Inherited {
+    fn take(
+        config: &Config,
+        listen: &[SocketAddr],
+        forget: bool,
+        predecessor: Option<&mut Predecessor>,
+    ) -> Result<Self, StartError> {
+        let replacing = Clock::start();
+        let awaited = predecessor.map(Predecessor::replace).transpose()?.unwrap_or_default();
+        let (clock, kept) = Keeping::open(config, listen, forget)?;
+        let replaced_at = clock.now() - replacing.now().since(replacing.began());
+        let (keeping, kept) = kept.unzip();
+        Ok(Self { clock, replaced_at, keeping, kept: kept.map(|kept| (kept, awaited)) })
+    }
+}
+
+/// `lanes` with the records that are `kept`, whose limits are shared with other processes by `sharing`.
+fn continuing(lanes: Lanes, kept: Option<(KeptLanes, Vec<String>)>, sharing: Option<Sharing>) -> Lanes {
+    let lanes = match kept {
+        Some((kept, awaited)) => lanes.keeping(kept).awaiting(awaited),
+        None => lanes,
+    };
+    match sharing {
+        Some(sharing) => lanes.sharing(sharing),
+        None => lanes,
+    }
+}
+
+/// Addresses for clients: workers connect to `listen`, and people to `admin`.
+fn access(listen: &[SocketAddr], admin: Option<SocketAddr>) -> Access {
+    Access {
+        exposed: listen.iter().any(|addr| !addr.ip().is_loopback()),
+        ports: listen.iter().map(SocketAddr::port).collect(),
+        admin: admin.map_or_else(|| "an admin address, once one is set".into(), |addr| format!("http://{addr}/")),
     }
 }
 

@@ -8,6 +8,7 @@
 mod cache;
 mod call;
 mod client_aborts;
+mod client_connection;
 mod context;
 mod drain;
 mod exchange;
@@ -34,11 +35,11 @@ mod stack;
 mod steps;
 mod takeover;
 
-pub use context::{Proxy, ProxyParts};
-pub use explain::{ExplainContext, Explained, ExplainedRule, explain};
+pub use context::{Access, Proxy, ProxyParts};
+pub use explain::{ExplainContext, Explained, ExplainedRule, explain, explain_running};
 pub use inbound::serve;
 pub use incidents::{Incident, Incidents};
 pub use outbound::pool::Pool;
-pub use settings::Reload;
-pub use steps::access_log::ACCESS;
+pub use settings::NewSettings;
 pub(crate) use steps::keyed_hash::{new_secret, set_secret};
+pub use steps::{access_log::ACCESS, claim::reweigh_waiting};

@@ -5,7 +5,6 @@
 //! gives up the state. The message names the lanes in which requests still wait. In the later process, requests for
 //! their hosts wait until the lanes' records arrive. Each record arrives when the last request of its lane has left.
 
-mod giving;
 mod predecessor;
 mod successor;
 

@@ -28,9 +28,9 @@ pub(super) fn lane_status(
     let left = lane.departures().stats();
     let last_error = lane.last_failure();
     let mut lane = lane.snapshot();
-    lane.own_limits.sort_by(|one, other| one.group.in_order(&other.group));
+    lane.learned.own_limits.sort_by(|one, other| one.group.in_order(&other.group));
     let stats = &lane.stats;
-    let limits = lane.limits.iter().zip(&lane.grounds).map(|(usage, grounds)| limit_status(usage, *grounds));
+    let limits = lane.limits.iter().zip(&lane.learned.grounds).map(|(usage, grounds)| limit_status(usage, *grounds));
     let own = ends_in_s(ends, &lane.rule, now);
     let total = |limit: LimitStatus, unit| LimitStatus {
         used_total: stats.used.of(unit),
@@ -45,22 +45,22 @@ pub(super) fn lane_status(
         label,
         https: https.map(Https::as_str).unwrap_or_default().to_owned(),
         limits: limits.chain(calendar).collect(),
-        at_once: lane.at_once.map(|(most, grounds)| AtOnceStatus { most, evidence: grounds.to_string() }),
-        own_limits: lane.own_limits.iter().map(own_limit_status).collect(),
+        at_once: lane.learned.at_once.map(|(most, grounds)| AtOnceStatus { most, evidence: grounds.to_string() }),
+        own_limits: lane.learned.own_limits.iter().map(own_limit_status).collect(),
         rules: lane.sub_limits.iter().map(|usage| added_rule_status(usage, ends, now)).collect(),
-        in_flight: lane.in_flight.into(),
-        in_flight_limit: lane.in_flight_limit,
-        in_flight_evidence: lane.in_flight_evidence.map(|grounds| grounds.to_string()),
-        in_flight_share: lane.in_flight_share.map(share_status),
-        waiting: lane.waiting as u64,
-        flows: lane.flows.iter().map(flow_status).collect(),
-        oldest_waiting_s: lane.oldest.map(|oldest| oldest.as_secs_f64()),
+        in_flight: lane.in_flight.count.into(),
+        in_flight_limit: lane.in_flight.limit,
+        in_flight_evidence: lane.in_flight.evidence.map(|grounds| grounds.to_string()),
+        in_flight_share: lane.in_flight.share.map(share_status),
+        waiting: lane.queue.waiting as u64,
+        flows: lane.queue.flows.iter().map(flow_status).collect(),
+        oldest_waiting_s: lane.queue.oldest.map(|oldest| oldest.as_secs_f64()),
         gate: gate_status(&lane),
-        budgets: lane.budgets.iter().map(budget_status).collect(),
-        failures: lane.failures.map(|(failed, of)| Failures { failed, of }),
+        budgets: lane.learned.quotas.iter().map(budget_status).collect(),
+        failures: lane.learned.failures.map(|(failed, of)| Failures { failed, of }),
         last_error: last_error.map(|last| LastError { detail: last.what, last_s: now.since(last.at).as_secs_f64() }),
-        next_slot_s: lane.next_slot.map(|wait| wait.as_secs_f64()),
-        drain_eta_s: lane.drain.map(|wait| wait.as_secs_f64()),
+        next_slot_s: lane.queue.next_slot.map(|wait| wait.as_secs_f64()),
+        drain_eta_s: lane.queue.drain.map(|wait| wait.as_secs_f64()),
         sent_total: stats.sent,
         refused_total: stats.refused,
         answered_429_total: stats.refused_by_api,
@@ -78,7 +78,7 @@ pub(super) fn lane_status(
 
 /// Reason why no request leaves: an operator's pause precedes all others.
 fn gate_status(lane: &Snapshot) -> Option<GateStatus> {
-    let (reason, opens_in) = match (lane.held, lane.gate) {
+    let (reason, opens_in) = match (lane.held, lane.queue.gate) {
         (Some(held), _) => (Reason::Operator, held.remaining),
         (None, Some((reason, opens_in))) => (reason, Some(opens_in)),
         (None, None) => return None,

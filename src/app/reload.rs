@@ -4,7 +4,7 @@ use std::{net::SocketAddr, sync::Arc};
 
 use parking_lot::Mutex;
 
-use super::{Running, StartError, authority};
+use super::{StartError, authority};
 use crate::{
     admin::status::ConfigStatus,
     clock::{Clock, Instant},
@@ -12,7 +12,7 @@ use crate::{
     dial::Dialer,
     metrics::Metrics,
     policy::Egress,
-    proxy::Reload,
+    proxy::{NewSettings, Proxy, reweigh_waiting},
     tls::Tls,
 };
 
@@ -24,7 +24,7 @@ pub(super) struct Configured {
     exposed: bool,
     /// Own addresses.
     own: Vec<SocketAddr>,
-    reports: Arc<ReloadReports>,
+    pub(super) reports: Arc<ReloadReports>,
 }
 
 /// Results of reloads, for people.
@@ -49,10 +49,16 @@ impl Configured {
     pub(super) fn new(
         config: &Config,
         listen: &[SocketAddr],
-        own: Vec<SocketAddr>,
-        reports: Arc<ReloadReports>,
+        admin: Option<SocketAddr>,
+        clock: Clock,
+        metrics: Metrics,
     ) -> Self {
-        Self { config: config.clone(), exposed: listen.iter().any(|addr| !addr.ip().is_loopback()), own, reports }
+        Self {
+            config: config.clone(),
+            exposed: listen.iter().any(|addr| !addr.ip().is_loopback()),
+            own: listen.iter().copied().chain(admin).collect(),
+            reports: Arc::new(ReloadReports::new(config, clock, metrics)),
+        }
     }
 
     pub(super) fn dialer(&self, config: &Config) -> Dialer {
@@ -76,55 +82,34 @@ impl Configured {
             && loopback(config) == loopback(other)
             && ways(config) == ways(other)
     }
-}
 
-// === impl Running ===
-
-impl Running {
     /// Configuration in force.
-    pub fn config(&self) -> &Config {
-        &self.configured.config
+    pub(super) fn config(&self) -> &Config {
+        &self.config
     }
 
-    /// Applies `config`. Settings that cannot change while andante runs stay the same. `files` tells that files named
-    /// in the configuration have changed, so that they are read again.
+    /// Applies `config` to `proxy`. `files` tells that files named in the configuration have changed, so that they are
+    /// read again.
     ///
     /// Changes nothing on an error.
-    pub fn reload(&mut self, config: &Config, files: bool) -> Result<(), StartError> {
-        let configured = &mut self.configured;
-        let connects = !files && configured.connects_as(config);
+    pub(super) fn reload(&mut self, proxy: &Proxy, config: &Config, files: bool) -> Result<(), StartError> {
+        let connects = !files && self.connects_as(config);
         let tls = || Tls::new(&config.upstream_ca, &config.upstream_crl, &config.rules);
-        let outbound = if connects { None } else { Some((configured.dialer(config), tls()?)) };
-        let signs = self.proxy.signs() || !config.rules.intercepts();
-        let ca = if signs { None } else { Some(Arc::new(authority(&configured.config)?)) };
-        self.proxy.reload(
-            config.rules.clone(),
-            Reload {
-                identity: config.identity,
-                clients: config.clients.clone(),
-                timeouts: config.timeouts,
-                gateways: config.gateways.clone(),
-                outbound,
-                ca,
-            },
-        );
-        self.proxy.reweigh_waiting();
-        self.drain = config.drain;
-        configured.config = configured.config.with_changes_of(config);
-        configured.reports.succeeded();
+        let outbound = if connects { None } else { Some((self.dialer(config), tls()?)) };
+        let signs = proxy.signs() || !config.rules.intercepts();
+        let ca = if signs { None } else { Some(authority(&self.config)?) };
+        proxy.reload(config.rules.clone(), NewSettings::of(config, ca), outbound);
+        reweigh_waiting(proxy);
+        self.config = self.config.with_changes_of(config);
+        self.reports.succeeded();
         Ok(())
-    }
-
-    /// Records that a configuration was rejected because of `problems`.
-    pub fn not_reloaded(&self, problems: Vec<String>) {
-        self.configured.reports.failed(problems);
     }
 }
 
 // === impl ReloadReports ===
 
 impl ReloadReports {
-    pub(super) fn new(config: &Config, clock: Clock, metrics: Metrics) -> Self {
+    fn new(config: &Config, clock: Clock, metrics: Metrics) -> Self {
         let file = config.file.as_deref().map(|file| file.display().to_string());
         metrics.config_loaded(true, clock.time_of_day());
         Self { clock, metrics, last: Mutex::new(LastReload { file, loaded: clock.now(), ..LastReload::default() }) }
@@ -138,7 +123,7 @@ impl ReloadReports {
         self.metrics.config_loaded(true, self.clock.time_of_day());
     }
 
-    fn failed(&self, problems: Vec<String>) {
+    pub(super) fn failed(&self, problems: Vec<String>) {
         self.last.lock().problems = problems;
         self.metrics.config_loaded(false, self.clock.time_of_day());
     }

@@ -18,7 +18,7 @@ use crate::{
     },
     limit::{Limits, Unit},
     policy::{AssignedWeight, Policy},
-    proxy::Proxy,
+    proxy::{Proxy, reweigh_waiting},
 };
 
 /// Executes operators' commands on a proxy.
@@ -97,7 +97,7 @@ impl Steerer {
             }
             Steering::Weights { rule, weights } => {
                 self.change(rule, |changed, _| changed.weights = Some(weights.clone()))?;
-                self.proxy.reweigh_waiting();
+                reweigh_waiting(&self.proxy);
                 Some(self.note(rule, "given other weights by an operator"))
             }
             Steering::Drain => {

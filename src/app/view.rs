@@ -5,7 +5,13 @@ use std::{collections::HashMap, net::IpAddr, sync::Arc};
 use http::Request;
 
 use super::{
-    explain, fleet::FleetReport, keeping::StateReport, lane_view, reload::ReloadReports, steering::Steerer, unmatched,
+    explain,
+    fleet::{FleetReport, Talking},
+    keeping::{StateReport, Writer},
+    lane_view,
+    reload::{Configured, ReloadReports},
+    steering::Steerer,
+    unmatched,
 };
 use crate::{
     admin::{
@@ -20,7 +26,7 @@ use crate::{
     memory::Memory,
     metrics::access_log,
     policy::Rules,
-    proxy::{Incident, Proxy},
+    proxy::{Incident, Proxy, explain_running},
 };
 
 /// The data source of the admin pages for a running proxy.
@@ -38,14 +44,20 @@ pub(super) struct View {
 
 impl View {
     pub(super) fn new(
-        proxy: Arc<Proxy>,
-        reports: Arc<ReloadReports>,
-        state: Option<Arc<StateReport>>,
-        fleet: Option<Arc<FleetReport>>,
+        proxy: &Arc<Proxy>,
+        configured: &Configured,
+        state: Option<&Writer>,
+        fleet: Option<&Talking>,
         instance: String,
     ) -> Self {
-        let steerer = Steerer::new(proxy.clone());
-        Self { proxy, reports, state, fleet, steerer, instance }
+        Self {
+            proxy: proxy.clone(),
+            reports: configured.reports.clone(),
+            state: state.map(|writer| writer.report.clone()),
+            fleet: fleet.map(|talking| talking.report.clone()),
+            steerer: Steerer::new(proxy.clone()),
+            instance,
+        }
     }
 
     fn lane_status(&self, lane: &Lane, rules: &Rules, ends: &HashMap<Arc<str>, Instant>) -> LaneStatus {
@@ -123,7 +135,11 @@ impl StatusSource for View {
     }
 
     fn explain(&self, request: &Request<()>, client: IpAddr) -> Explanation {
-        explain::explanation(self.proxy.explain(request, client), &self.steerer.ends(), self.proxy.clock.now())
+        explain::explanation(
+            explain_running(&self.proxy, request, client),
+            &self.steerer.ends(),
+            self.proxy.clock.now(),
+        )
     }
 
     fn units(&self, rule: &str) -> Vec<Unit> {

@@ -275,55 +275,67 @@ impl Work {
                 },
                 begins => begins,
             };
-            match send::send(connection, &self.proxy, item, begins).await {
-                Ok(received) => {
-                    self.counts.unreached.store(false, Ordering::Relaxed);
-                    match AnswerMeaning::of(received, item) {
-                        AnswerMeaning::Came(came) => {
-                            self.missed.store(0, Ordering::Relaxed);
-                            return came;
-                        }
-                        AnswerMeaning::Unreached(outcome, message) => {
-                            connects += 1;
-                            // A later run would treat a request in the journal as unknown, although it was not sent. So
-                            // its failure is recorded now.
-                            if begun.load(Ordering::Acquire) || connects > CONNECTS {
-                                return Came::Outcome(outcome);
-                            }
-                            if self.missed.fetch_add(1, Ordering::Relaxed) + 1 >= self.misses {
-                                self.stop(Stopped::NoApi(message));
-                                return Came::Nothing;
-                            }
-                            self.clock.sleep_until(self.clock.now() + BETWEEN).await;
-                        }
-                        AnswerMeaning::Resend(wait) => self.clock.sleep_until(self.clock.now() + wait).await,
-                    }
-                    continue;
+            let sent = send::send(connection, &self.proxy, item, begins).await;
+            if sent.is_ok() {
+                self.counts.unreached.store(false, Ordering::Relaxed);
+            }
+            let wait = match sent.map(|received| AnswerMeaning::of(received, item)) {
+                Ok(AnswerMeaning::Came(came)) => {
+                    self.missed.store(0, Ordering::Relaxed);
+                    return came;
                 }
+                Ok(AnswerMeaning::Unreached(outcome, message)) => {
+                    connects += 1;
+                    // A later run would treat a request in the journal as unknown, although it was not sent. So its
+                    // failure is recorded now.
+                    if begun.load(Ordering::Acquire) || connects > CONNECTS {
+                        return Came::Outcome(outcome);
+                    }
+                    if self.stops_unreachable(message) {
+                        return Came::Nothing;
+                    }
+                    BETWEEN
+                }
+                Ok(AnswerMeaning::Resend(wait)) => wait,
                 Err(error) => {
                     *connection = None;
                     if begun.load(Ordering::Acquire) && !error.is_unsent() {
                         return Came::Unknown;
                     }
-                    match error {
-                        SendError::Cut(cause) => {
-                            tries += 1;
-                            if tries >= TRIES {
-                                let message = cause.to_string();
-                                return Came::Outcome(ItemOutcome::Failed { code: "incomplete".into(), message });
-                            }
-                        }
-                        SendError::Connect(source) if self.counts.done() == 0 && pause >= LONGEST => {
-                            self.stop(Stopped::NoProxy { proxy: self.proxy.clone(), source });
-                        }
-                        SendError::Connect(_) | SendError::Broken(_) => {
-                            self.counts.unreached.store(true, Ordering::Relaxed);
+                    if let SendError::Cut(cause) = &error {
+                        tries += 1;
+                        if tries >= TRIES {
+                            let message = cause.to_string();
+                            return Came::Outcome(ItemOutcome::Failed { code: "incomplete".into(), message });
                         }
                     }
+                    self.not_sent(error, pause);
+                    let longer = (pause * 2).min(LONGEST);
+                    std::mem::replace(&mut pause, longer)
                 }
+            };
+            self.clock.sleep_until(self.clock.now() + wait).await;
+        }
+    }
+
+    /// Counts an attempt that did not reach the API. Stops the batch after too many of them, and then returns `true`.
+    fn stops_unreachable(&self, message: String) -> bool {
+        let stops = self.missed.fetch_add(1, Ordering::Relaxed) + 1 >= self.misses;
+        if stops {
+            self.stop(Stopped::NoApi(message));
+        }
+        stops
+    }
+
+    /// Records an attempt that did not reach andante; `pause` passes before the next one. Stops a batch that has
+    /// never reached andante.
+    fn not_sent(&self, error: SendError, pause: Duration) {
+        match error {
+            SendError::Connect(source) if self.counts.done() == 0 && pause >= LONGEST => {
+                self.stop(Stopped::NoProxy { proxy: self.proxy.clone(), source });
             }
-            self.clock.sleep_until(self.clock.now() + pause).await;
-            pause = (pause * 2).min(LONGEST);
+            SendError::Connect(_) | SendError::Broken(_) => self.counts.unreached.store(true, Ordering::Relaxed),
+            SendError::Cut(_) => {}
         }
     }
 

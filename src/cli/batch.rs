@@ -171,13 +171,7 @@ async fn send(config: Config, options: BatchOptions) -> Result<ExitCode, Failure
     let mut signals = Signals::listen().map_err(|error| Failure::new("could not listen for signals").because(error))?;
     let through = Through::start(config, options.proxy.as_ref()).await?;
     let clock = Clock::start();
-    let (input, progress) = match prepared.streams() {
-        false => (WorkInput::File(Box::new(prepared.again(&options, &defaults)?)), None),
-        true => {
-            let Stream { items, progress } = stream::start(&options, &defaults)?;
-            (WorkInput::Stream(items), Some(progress))
-        }
-    };
+    let (input, progress) = open_input(&prepared, &options, &defaults)?;
     let work = Arc::new(Work::new(WorkParts {
         proxy: through.proxy.clone(),
         input,
@@ -198,8 +192,7 @@ async fn send(config: Config, options: BatchOptions) -> Result<ExitCode, Failure
     let elapsed = clock.now().since(Instant::START);
     report.ended(work.counts());
     let (status, unmatched) = end(through.own, work.counts().given_up()).await;
-    let done = report.is_done();
-    if done {
+    if report.is_done() {
         work.finish().map_err(not_removed)?;
         // The state is removed together with its counts: the next batch begins with all of its limits.
         let of_state = own_state.iter().flat_map(|state| [state.clone(), beside(state, "lock")]);
@@ -207,24 +200,38 @@ async fn send(config: Config, options: BatchOptions) -> Result<ExitCode, Failure
             let _ = std::fs::remove_file(file);
         });
     }
-    match stopped.as_deref() {
-        None | Some(Stopped::Interrupted | Stopped::Failures(_)) => {}
-        Some(_) => {
-            let why = stopped.as_ref().map(ToString::to_string).unwrap_or_default();
-            let hint = "fix this, then run the same command again: it resumes where it stopped";
-            let mut failure = Failure::new(why).hinting(hint);
-            // Adds the system's own message, such as a full disk.
-            if let Some(cause) = stopped.as_ref().and_then(|stopped| stopped.source()) {
-                failure = failure.because(cause.to_string());
-            }
-            terminal::failure(&failure);
-        }
+    if let Some(why) = stopped.as_deref().filter(|why| !matches!(why, Stopped::Interrupted | Stopped::Failures(_))) {
+        print_stop(why);
     }
     report.say(status.as_ref(), elapsed, stopped.as_deref());
     if !report.is_quiet() {
         let _ = std::io::stderr().write_all(unmatched_lines(&unmatched).as_bytes());
     }
     Ok(report.exit_code(stopped.as_deref(), signal))
+}
+
+/// Opens the input for sending. A pipe's input has a progress.
+fn open_input(
+    prepared: &Prepared,
+    options: &BatchOptions,
+    defaults: &Defaults,
+) -> Result<(WorkInput, Option<StreamProgress>), Failure> {
+    if prepared.streams() {
+        let Stream { items, progress } = stream::start(options, defaults)?;
+        return Ok((WorkInput::Stream(items), Some(progress)));
+    }
+    Ok((WorkInput::File(Box::new(prepared.again(options, defaults)?)), None))
+}
+
+/// Prints why a batch has stopped before its end.
+fn print_stop(why: &Stopped) {
+    let hint = "fix this, then run the same command again: it resumes where it stopped";
+    let mut failure = Failure::new(why.to_string()).hinting(hint);
+    // Adds the system's own message, such as a full disk.
+    if let Some(cause) = why.source() {
+        failure = failure.because(cause.to_string());
+    }
+    terminal::failure(&failure);
 }
 
 /// Ends the batch's own andante, if there is one. Returns its last status, and the rules that no request matched.

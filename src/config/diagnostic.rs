@@ -134,3 +134,10 @@ impl<T> Spanned<Option<T>> {
         value.map(|value| Spanned { value, text, key, place })
     }
 }
+
+impl Spanned<()> {
+    /// A value at this place.
+    pub(super) fn with<T>(self, value: T) -> Spanned<T> {
+        Spanned { value, text: self.text, key: self.key, place: self.place }
+    }
+}

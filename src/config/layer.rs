@@ -9,8 +9,9 @@ use std::{
 
 use super::{
     answers::AnswerKeys,
+    check,
     diagnostic::{Diagnostic, Place, Spanned},
-    fleet::StoreUrl,
+    fleet::{FleetConfig, StoreUrl},
     gateways,
     keys::{self, Flag, Key},
     model::{AccessLog, Dns, LogFormat, StatePlace, Timeouts},
@@ -63,13 +64,19 @@ pub(super) struct FileLayer {
     pub(super) timeouts: Option<Timeouts>,
     pub(super) upstream_crl: Option<Vec<Spanned<PathBuf>>>,
     pub(super) dns: Option<Dns>,
-    pub(super) lease: Option<Duration>,
-    pub(super) in_flight_hold: Option<Duration>,
-    pub(super) fleet_size: Option<NonZeroU32>,
-    pub(super) store_down: Option<Spanned<WhenDown>>,
-    pub(super) floor: Option<Spanned<u8>>,
+    pub(super) fleet: FleetKeys,
     pub(super) gateways: Option<Vec<Gateway>>,
     pub(super) rules: Vec<RawRule>,
+}
+
+/// Terms of sharing budgets with other andantes.
+#[derive(Default)]
+pub(super) struct FleetKeys {
+    lease: Option<Duration>,
+    in_flight_hold: Option<Duration>,
+    size: Option<NonZeroU32>,
+    down: Option<Spanned<WhenDown>>,
+    floor: Option<Spanned<u8>>,
 }
 
 /// Reads the texts of flags or variables.
@@ -129,13 +136,40 @@ impl FileLayer {
             timeouts: Some(timeouts(reader, root, base)),
             upstream_crl: reader.files(root, &keys::UPSTREAM_CRL),
             dns: dns(reader, root),
-            lease: reader.one(root, &keys::LEASE).map(|lease| lease.value),
-            in_flight_hold: reader.one(root, &keys::IN_FLIGHT_HOLD).map(|hold| hold.value),
-            fleet_size: reader.one(root, &keys::FLEET_SIZE).map(|size| size.value),
-            store_down: reader.one(root, &keys::STORE_DOWN),
-            floor: reader.one(root, &keys::FLOOR),
+            fleet: FleetKeys::read(reader, root),
             gateways: root.has("gateway").then(|| gateways::read(reader, root)),
             rules: rules::read(reader, root),
+        }
+    }
+}
+
+// === impl FleetKeys ===
+
+impl FleetKeys {
+    fn read<'a>(reader: &mut Reader<'a>, root: &Table<'a>) -> Self {
+        Self {
+            lease: reader.one(root, &keys::LEASE).map(|lease| lease.value),
+            in_flight_hold: reader.one(root, &keys::IN_FLIGHT_HOLD).map(|hold| hold.value),
+            size: reader.one(root, &keys::FLEET_SIZE).map(|size| size.value),
+            down: reader.one(root, &keys::STORE_DOWN),
+            floor: reader.one(root, &keys::FLOOR),
+        }
+    }
+
+    /// Overlays `base` with these terms and the `store`.
+    pub(super) fn settle(
+        self,
+        store: Option<Spanned<Option<StoreUrl>>>,
+        base: FleetConfig,
+        problems: &mut Vec<Diagnostic>,
+    ) -> FleetConfig {
+        let size = self.size.or(base.size);
+        FleetConfig {
+            store: store.map_or(base.store, |store| store.value),
+            lease: self.lease.unwrap_or(base.lease),
+            in_flight_hold: self.in_flight_hold.unwrap_or(base.in_flight_hold),
+            size,
+            down: check::store_down(self.down, self.floor, size, problems),
         }
     }
 }

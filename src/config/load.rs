@@ -6,7 +6,6 @@ use super::{
     check,
     diagnostic::{Diagnostic, Spanned},
     files::{FileRef, PemKind},
-    fleet::FleetConfig,
     layer::{FileLayer, Layer},
     model::{Config, LogFormat, Timeouts},
     otlp::OtlpConfig,
@@ -158,14 +157,7 @@ impl Config {
         rules::settle_waits(&mut rules);
         rules::settle_uncosted(&mut rules);
         rules::check(&rules, problems);
-        let size = file.fleet_size.or(base.fleet.size);
-        let fleet = FleetConfig {
-            down: check::store_down(file.store_down, file.floor, size, problems),
-            store: said.store.map_or(base.fleet.store, |store| store.value),
-            lease: file.lease.unwrap_or(base.fleet.lease),
-            in_flight_hold: file.in_flight_hold.unwrap_or(base.fleet.in_flight_hold),
-            size,
-        };
+        let fleet = file.fleet.settle(said.store, base.fleet, problems);
         if fleet.store.is_some() {
             rules::divide(&mut rules, fleet.size, problems);
             rules::floors(&rules, fleet.down, problems);

@@ -344,14 +344,6 @@ impl<'a> Table<'a> {
     }
 }
 
-// === impl Spanned ===
-
-impl Spanned<()> {
-    fn with<T>(self, value: T) -> Spanned<T> {
-        Spanned { value, text: self.text, key: self.key, place: self.place }
-    }
-}
-
 /// The known key that `name` probably misspells.
 pub(super) fn nearest<'k>(name: &str, known: &[&'k str]) -> Option<&'k str> {
     nearest_by(LIKELY_SLIP, name, known)

@@ -5,7 +5,6 @@ mod pauses;
 mod pool;
 #[cfg(test)]
 mod tests;
-mod turns;
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -33,11 +33,17 @@ struct Dimension<'a> {
     /// `Reset-After`, which is more exact than `Reset`, since it needs no clock.
     reset_after: Option<When>,
     left_window: Option<Duration>,
-    window: Option<&'a str>,
-    window_ms: bool,
+    window: Option<WrittenWindow<'a>>,
     fill: Option<f64>,
     /// Set by a negative limit: there is no limit, whatever the other fields say.
     none: bool,
+}
+
+/// A window in the words of its field.
+#[derive(Clone, Copy)]
+struct WrittenWindow<'a> {
+    text: &'a str,
+    milliseconds: bool,
 }
 
 /// Fields that name no dimension.
@@ -153,7 +159,8 @@ impl<'a> Dimension<'a> {
                 self.none |= count::is_negative(value);
                 self.limit = self.limit.or_else(|| count::count(value));
                 // `1m` is a window, not a limit.
-                self.window = self.window.or_else(|| time::spelled(value.trim()).map(|_| value));
+                let spelled = time::spelled(value.trim()).map(|_| WrittenWindow { text: value, milliseconds: false });
+                self.window = self.window.or(spelled);
                 self.policies.extend(ietf::policies(value).filter(|policy| policy.window.is_some()));
             }
             What::Remaining => {
@@ -164,7 +171,7 @@ impl<'a> Dimension<'a> {
             What::Used => self.used = self.used.or_else(|| count::count(value)),
             What::Reset { after: false } => self.reset = self.reset.or_else(|| latest(value, name)),
             What::Reset { after: true } => self.reset_after = self.reset_after.or_else(|| latest(value, name)),
-            What::Window => (self.window, self.window_ms) = (Some(value), name.milliseconds),
+            What::Window => self.window = Some(WrittenWindow { text: value, milliseconds: name.milliseconds }),
             What::Fill => self.fill = count::count(value),
             What::Label(_) => {}
         }
@@ -199,10 +206,10 @@ impl<'a> Dimension<'a> {
             }
         }
         let epoch_ms = matches!(reset, Some(When::At { coarse: false, .. }));
-        let told = self.window.and_then(|window| {
+        let told = self.window.and_then(|WrittenWindow { text, milliseconds }| {
             // A bare number has the same unit as the reset.
-            let bare = count::decimal(window.trim()).is_some();
-            time::length(window, self.window_ms || bare && epoch_ms)
+            let bare = count::decimal(text.trim()).is_some();
+            time::length(text, milliseconds || bare && epoch_ms)
         });
         let named =
             || evidence::window_in(&name).or_else(|| evidence::window_in(self.vendor)).or_else(|| labels.window());
@@ -219,11 +226,8 @@ impl<'a> Dimension<'a> {
             bucket.window = Some(time::duration(each.as_secs_f64() * limit / fill));
             (bucket.refills, budget.probe) = (true, Some(each));
         }
-        if counts_those_in_flight(&name) {
-            // Capacity is freed when other requests are answered.
-            (budget.binds, budget.bucket.requests) = (false, false);
-        }
-        if labels.is_everybodys() {
+        // Capacity for requests in flight is freed when other requests are answered.
+        if counts_those_in_flight(&name) || labels.is_everybodys() {
             (budget.binds, budget.bucket.requests) = (false, false);
         }
         if dialect == Dialect::GITHUB && labels.resource == Some("graphql") {

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use andante_clock::Instant;
+use andante_clock::{Clock, Instant};
 use andante_limit::Gap;
 use andante_policy::{Origin, Policy, Rules};
 use parking_lot::Mutex;
@@ -156,7 +156,7 @@ impl KeptLanes {
         let records = self.records.lock();
         let origins = records.iter().filter_map(|(id, record)| {
             let origin = record.origin.as_ref()?.to_origin()?;
-            let policy = rules.policy(rules.position(&origin));
+            let policy = rules.policy_for(&origin);
             (*id_of(policy, &origin.host) == **id || is_of_gone_rule(id, &origin.host, rules)).then_some(origin)
         });
         origins.collect()
@@ -189,6 +189,13 @@ impl KeptLanes {
         let records = self.records.lock();
         let other = records.iter().filter(|(id, _)| is_of_gone_rule(id, host, rules));
         other.max_by_key(|(_, record)| (record.lost, record.budget.at)).map(|(_, record)| record.clone())
+    }
+
+    /// A lane like `lane`, restored from its record. Uses up the record.
+    pub(super) fn open_again(&self, lane: &Arc<Lane>, clock: Clock, rules: &Rules) -> Option<Arc<Lane>> {
+        let origin = lane.kept_origin()?;
+        let blank = Lane::new(lane.host().clone(), lane.policy().clone(), lane.metrics().clone(), clock);
+        Some(Arc::new(self.open(blank, &origin, rules)))
     }
 }
 

@@ -21,7 +21,7 @@ use super::{
 use andante_clock::{Clock, Instant};
 use andante_limit::Unit;
 use andante_metrics::{Metrics, RuleMetrics};
-use andante_policy::{Origin, Policy, RenamedRules, Rules};
+use andante_policy::{Origin, Policy, RenamedRules, Rules, renamed_since};
 use parking_lot::{Mutex, RwLock};
 
 /// All lanes.
@@ -185,7 +185,7 @@ impl Lanes {
             self.metrics.rule(&gone.name).set_limit_per_second(None);
         }
         let rules = rules.reusing(&table.rules);
-        let renamed = rules.renamed_since(&table.rules, &table.renamed);
+        let renamed = renamed_since(&rules, &table.rules, &table.renamed);
         let mut next = LaneTable { before: Some(table.rules.clone()), renamed, ..LaneTable::new(rules) };
         let LaneTable { rules, rules_lanes, renamed, .. } = &mut next;
         let (mut parting, now, before) = (Vec::new(), self.clock.now(), table.rules.clone());

@@ -25,5 +25,8 @@ pub use kept::{KeptLanes, UnreadLane, WrittenLane, write_down};
 pub use lanes::{GivenLane, Lanes, LookedUp};
 pub use request::{AddedRule, AdmitRequest, Draw, Draws, Preview, PreviewDecision, Refusal};
 pub use simulation::{SimulatedRequest, simulate};
-pub use snapshot::{LaneActivity, LaneStats, OperatorPause, QueueStatus, Snapshot, SubLimitUsage};
+pub use snapshot::{
+    InFlightUsage, LaneActivity, LaneStats, LearnedSnapshot, OperatorPause, QueueSnapshot, QueueStatus, Snapshot,
+    SubLimitUsage,
+};
 pub use state::{Bottleneck, Past, Usage};

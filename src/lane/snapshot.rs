@@ -75,22 +75,51 @@ pub struct Snapshot {
     pub limits: Vec<LimitUsage>,
     /// Usage of the limits that a calendar renews.
     pub calendar: Vec<CalendarUsage>,
-    /// Evidence for each of the `limits`, in the same order; `None` if the limit is configured.
+    /// Usage of the sub-limits, rule by rule.
+    pub sub_limits: Vec<SubLimitUsage>,
+    /// What the API's answers have shown.
+    pub learned: LearnedSnapshot,
+    /// Requests in flight.
+    pub in_flight: InFlightUsage,
+    /// The waiting requests, and when they leave.
+    pub queue: QueueSnapshot,
+    /// An operator's pause, if there is one.
+    pub held: Option<OperatorPause>,
+    /// Counters so far.
+    pub stats: LaneStats,
+}
+
+/// Limits and failures that a lane has learned from answers.
+#[derive(Clone, Debug)]
+pub struct LearnedSnapshot {
+    /// Evidence for each of the lane's limits with windows, in the same order; `None` if the limit is configured.
     pub grounds: Vec<Option<Grounds>>,
     /// Number of requests that the API was found to allow at once, and the evidence.
     pub at_once: Option<(u32, Grounds)>,
     /// Groups of requests that have limits of their own.
     pub own_limits: Vec<OwnLimit>,
-    /// Usage of the sub-limits, rule by rule.
-    pub sub_limits: Vec<SubLimitUsage>,
-    /// Requests that were sent and not fully answered.
-    pub in_flight: u32,
-    /// Limit on the number of requests in flight.
-    pub in_flight_limit: Option<u32>,
-    /// Evidence for that limit, if it was learned.
-    pub in_flight_evidence: Option<GradientEvidence>,
-    /// This process' share of that limit, if a fleet shares it.
-    pub in_flight_share: Option<ShareUsage>,
+    /// Quotas reported by the API.
+    pub quotas: Vec<QuotaSnapshot>,
+    /// Number of failures among the last requests, and the number of these; `None` without a breaker.
+    pub failures: Option<(u32, u32)>,
+}
+
+/// The requests of a lane that were sent and not fully answered.
+#[derive(Clone, Copy, Debug)]
+pub struct InFlightUsage {
+    /// Number of these requests.
+    pub count: u32,
+    /// Limit on their number.
+    pub limit: Option<u32>,
+    /// Evidence for the limit, if it was learned.
+    pub evidence: Option<GradientEvidence>,
+    /// This process' share of the limit, if a fleet shares it.
+    pub share: Option<ShareUsage>,
+}
+
+/// The waiting requests of a lane, and when they leave.
+#[derive(Clone, Debug)]
+pub struct QueueSnapshot {
     /// Tickets in the queue.
     pub waiting: usize,
     /// The flows with the most waiting requests, the longest first.
@@ -103,14 +132,6 @@ pub struct Snapshot {
     pub drain: Option<Duration>,
     /// Why nothing leaves at the moment, and for how long, if so.
     pub gate: Option<(Reason, Duration)>,
-    /// An operator's pause, if there is one.
-    pub held: Option<OperatorPause>,
-    /// Quotas reported by the API.
-    pub budgets: Vec<QuotaSnapshot>,
-    /// Number of failures among the last requests, and the number of these; `None` without a breaker.
-    pub failures: Option<(u32, u32)>,
-    /// Counters so far.
-    pub stats: LaneStats,
 }
 
 /// A pause that an operator has made.

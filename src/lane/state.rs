@@ -37,8 +37,8 @@ use std::{sync::Arc, time::Duration};
 use andante_clock::Instant;
 use andante_hint::{Cause, Signal};
 use andante_learn::{AnswerReport, Changes, Learned, Observation, RouteKey};
-use andante_limit::{Budget, PendingUsage};
-use andante_order::{Next, Queue, QueuePlace, Taken};
+use andante_limit::{Budget, Cost, PendingUsage};
+use andante_order::{Claim, Next, Queue, QueuePlace, Taken, Turn};
 use andante_policy::{Policy, Trust};
 
 pub use self::{bottleneck::Bottleneck, record::Past, usual::Usage};
@@ -68,7 +68,7 @@ pub(super) use self::{
     sub_limits::SubLimitRules,
 };
 use super::snapshot::LaneStats;
-use crate::capacity::Capacity;
+use crate::{capacity::Capacity, request::AdmitRequest};
 
 /// A lane's state. `T` is the handle through which a waiting request receives its slot.
 pub(super) struct State<T> {
@@ -133,6 +133,16 @@ struct WaitingRequest<T> {
 
 /// The most slots granted, and tickets moved between classes, in one go. The rest follows once others had the lock.
 const BATCH: usize = 64;
+
+// === impl WaitingRequest ===
+
+impl<T> WaitingRequest<T> {
+    /// The request as it would ask again, never sent.
+    fn ask(&self, claim: Claim, cost: Cost) -> AdmitRequest {
+        let draws = self.drawn.as_ref().map(|drawn| drawn.draws.clone());
+        AdmitRequest { cost, kind: self.kind, claim, deadline: self.deadline, turn: Turn::New, draws, port: self.port }
+    }
+}
 
 // === impl State ===
 

@@ -80,7 +80,7 @@ impl World {
     }
 
     fn waiting(&self) -> usize {
-        self.lane.snapshot().waiting
+        self.lane.snapshot().queue.waiting
     }
 }
 
@@ -232,7 +232,7 @@ async fn what_comes_back_unseen_after_its_window_is_sent_anew_when_it_has_anothe
     assert!(worst <= 10, "{worst} in a second of 10/s");
     let closest = sent.windows(2).map(|pair| pair[1].0.since(pair[0].0)).min();
     assert!(closest >= Some(ms(90)), "{closest:?} apart");
-    assert_eq!(world.lane.snapshot().in_flight, 0);
+    assert_eq!(world.lane.snapshot().in_flight.count, 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -244,7 +244,7 @@ async fn in_flight_is_a_limit_of_its_own() {
     assert_eq!(world.waiting(), 1);
     drop(one);
     let _permit = third.await;
-    assert_eq!(world.lane.snapshot().in_flight, 2);
+    assert_eq!(world.lane.snapshot().in_flight.count, 2);
 }
 
 #[tokio::test(start_paused = true)]

@@ -160,12 +160,12 @@ impl Metrics {
 
     /// Intercepted tunnels so far, over all rules and hosts, by outcome.
     pub fn interceptions(&self) -> BTreeMap<String, u64> {
-        sums(&self.shared.families.interceptions, "outcome")
+        sums(&self.shared.families.tunnels.interceptions, "outcome")
     }
 
     /// Turns inside tunnels so far, over all rules and hosts, by [`TurnOutcome`].
     pub fn turns(&self) -> BTreeMap<String, u64> {
-        sums(&self.shared.families.turns, "outcome")
+        sums(&self.shared.families.tunnels.turns, "outcome")
     }
 
     /// Answers of upstreams that reached workers so far, over all rules and hosts, by status code.
@@ -175,7 +175,7 @@ impl Metrics {
 
     /// Number of retries so far, over all rules and hosts.
     pub fn retried(&self) -> u64 {
-        sums(&self.shared.families.retries, "reason").into_values().sum()
+        sums(&self.shared.families.retries.count, "reason").into_values().sum()
     }
 
     /// Number of requests that needed no slot so far, over all rules and hosts.

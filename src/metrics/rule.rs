@@ -206,11 +206,12 @@ impl RuleMetrics {
                 other: OnceLock::new(),
             },
             interceptions: TunnelContent::ALL
-                .map(|outcome| families.interceptions.with_label_values(&[name, outcome.as_str()])),
-            turns: TurnOutcome::ALL.map(|outcome| families.turns.with_label_values(&[name, outcome.as_str()])),
-            http2_offers: families.http2_offers.with_label_values(&[name]),
-            retries: RetryReason::ALL.map(|reason| families.retries.with_label_values(&[name, reason.as_str()])),
-            back_offs: RetryReason::ALL.map(|reason| families.back_offs.with_label_values(&[name, reason.as_str()])),
+                .map(|outcome| families.tunnels.interceptions.with_label_values(&[name, outcome.as_str()])),
+            turns: TurnOutcome::ALL.map(|outcome| families.tunnels.turns.with_label_values(&[name, outcome.as_str()])),
+            http2_offers: families.tunnels.http2_offers.with_label_values(&[name]),
+            retries: RetryReason::ALL.map(|reason| families.retries.count.with_label_values(&[name, reason.as_str()])),
+            back_offs: RetryReason::ALL
+                .map(|reason| families.retries.back_off.with_label_values(&[name, reason.as_str()])),
             draws: OnceLock::new(),
             drawing: families.draws.clone(),
             savings: Saving::ALL.map(|saving| families.savings.with_label_values(&[name, saving.as_str()])),

@@ -105,6 +105,21 @@ impl Script {
     }
 }
 
+// === impl How ===
+
+impl How {
+    /// The outage as JSON names it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Refuse => "refuse",
+            Self::BadGateway => "502",
+            Self::Unavailable => "503",
+            Self::Reset => "reset",
+            Self::Hang => "hang",
+        }
+    }
+}
+
 // === impl Down ===
 
 impl Down {

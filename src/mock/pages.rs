@@ -8,7 +8,7 @@ use hyper::body::Incoming;
 use serde_json::json;
 
 use super::{
-    control::{Down, How, Script},
+    control::{Down, Script},
     shared::{ApiState, respond},
 };
 use crate::{
@@ -93,18 +93,4 @@ fn down(shared: &ApiState, trouble: Option<Down>) -> String {
     };
     let for_seconds = trouble.as_ref().and_then(seconds);
     json!({ "down": trouble.map(|trouble| trouble.how.name()), "for_seconds": for_seconds }).to_string()
-}
-
-// === impl How ===
-
-impl How {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Refuse => "refuse",
-            Self::BadGateway => "502",
-            Self::Unavailable => "503",
-            Self::Reset => "reset",
-            Self::Hang => "hang",
-        }
-    }
 }

@@ -17,8 +17,6 @@ const REMEMBERED: usize = 1_000_000;
 #[derive(Debug)]
 pub(super) struct StatsRecorder {
     limit: Option<Rate>,
-    /// Length of the windows in which arrivals are counted: the limit's, or one second without a limit.
-    window: Duration,
     accepted: u64,
     refused: u64,
     failed: u64,
@@ -30,9 +28,15 @@ pub(super) struct StatsRecorder {
     span: Option<(Instant, Instant)>,
     share: UsedShare,
     timeline: Timeline,
-    arrivals: VecDeque<Instant>,
-    worst_window: usize,
+    arrivals: WindowArrivals,
     intervals: Intervals,
+}
+
+/// Arrivals in the last window, and the most in any window.
+#[derive(Debug, Default)]
+struct WindowArrivals {
+    recent: VecDeque<Instant>,
+    most: usize,
 }
 
 /// Basis of [`Stats::used_share`]. Restarts when a limit is added or removed, and continues when the limit changes.
@@ -93,7 +97,6 @@ impl StatsRecorder {
     pub(super) fn new(limit: Option<Rate>, now: Instant) -> Self {
         Self {
             limit,
-            window: window(limit),
             accepted: 0,
             refused: 0,
             failed: 0,
@@ -103,8 +106,7 @@ impl StatsRecorder {
             span: None,
             share: UsedShare::default(),
             timeline: Timeline::new(now),
-            arrivals: VecDeque::new(),
-            worst_window: 0,
+            arrivals: WindowArrivals::default(),
             intervals: Intervals::default(),
         }
     }
@@ -120,7 +122,7 @@ impl StatsRecorder {
     pub(super) fn refuse(&mut self, now: Instant) {
         self.arrive(now);
         self.refused += 1;
-        if self.seen.is_some_and(|(first, _)| now >= first + self.window) {
+        if self.seen.is_some_and(|(first, _)| now >= first + window(self.limit)) {
             self.refused_after_first_window += 1;
         }
         self.timeline.refuse(now);
@@ -138,10 +140,9 @@ impl StatsRecorder {
             (Some(before), Some(_)) => self.share.retune(before, now),
             _ => self.share = UsedShare::default(),
         }
-        (self.limit, self.window) = (limit, window(limit));
+        self.limit = limit;
         // Earlier arrivals belong to the previous limit.
-        self.worst_window = 0;
-        self.arrivals.clear();
+        self.arrivals = WindowArrivals::default();
     }
 
     /// Records that an accepted request is answered with 500.
@@ -163,7 +164,7 @@ impl StatsRecorder {
             refused_after_first_window: self.refused_after_first_window,
             failed: self.failed,
             scripted: self.scripted,
-            worst_window: self.worst_window as u64,
+            worst_window: self.arrivals.most as u64,
             used_share: self.limit.and_then(|limit| self.share.used(limit)),
             span_seconds: span,
             gaps_ms: GapsMs {
@@ -180,13 +181,7 @@ impl StatsRecorder {
             self.intervals.record(now.since(last));
         }
         self.seen = Some((self.seen.map_or(now, |(first, _)| first), now));
-        while self.arrivals.len() >= REMEMBERED
-            || self.arrivals.front().is_some_and(|oldest| *oldest + self.window <= now)
-        {
-            self.arrivals.pop_front();
-        }
-        self.arrivals.push_back(now);
-        self.worst_window = self.worst_window.max(self.arrivals.len());
+        self.arrivals.record(now, window(self.limit));
     }
 }
 
@@ -212,7 +207,19 @@ impl UsedShare {
     }
 }
 
-/// Length of the windows in which arrivals are counted.
+// === impl WindowArrivals ===
+
+impl WindowArrivals {
+    fn record(&mut self, now: Instant, window: Duration) {
+        while self.recent.len() >= REMEMBERED || self.recent.front().is_some_and(|oldest| *oldest + window <= now) {
+            self.recent.pop_front();
+        }
+        self.recent.push_back(now);
+        self.most = self.most.max(self.recent.len());
+    }
+}
+
+/// Length of the windows in which arrivals are counted: the limit's, or one second without a limit.
 fn window(limit: Option<Rate>) -> Duration {
     limit.map_or(Duration::from_secs(1), |rate| rate.per)
 }

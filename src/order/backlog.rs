@@ -92,36 +92,23 @@ pub struct WaitingFlow {
     pub waiting: u32,
 }
 
-/// The most flows of a client that are distinguished by name while they wait. Further flows share the same number of
-/// places.
-const EXACT: usize = 256;
-
-// === impl FlowId ===
-
-impl FlowId {
-    /// Returns whether several flows share this place.
-    pub fn is_shared(self) -> bool {
-        self.0 < EXACT as u64
-    }
-}
-
 // === impl Backlog ===
 
 impl Backlog {
-    /// `claim` as it counts here: beyond `EXACT` names, flows are merged, so that names cost no memory.
+    /// `claim` as it counts here: beyond [`FlowId::MAX_EXACT`] names, flows are merged, so that names cost no memory.
     pub fn resolve(&self, claim: Claim) -> Claim {
         let Some(band) = self.bands[band(&claim)].as_ref() else { return claim };
         let client = band.clients.get(&claim.upper());
         // Beyond them, names have no rank either: a client's names cost no time.
         let exact = match claim.levels {
-            Levels::ClientThenFlow | Levels::Client => {
-                client.is_none_or(|client| client.flows.len() < EXACT || client.flows.contains_key(&claim.claimed()))
-            }
-            Levels::FlowThenClient | Levels::Flow => band.clients.len() < EXACT || client.is_some(),
+            Levels::ClientThenFlow | Levels::Client => client.is_none_or(|client| {
+                client.flows.len() < FlowId::MAX_EXACT || client.flows.contains_key(&claim.claimed())
+            }),
+            Levels::FlowThenClient | Levels::Flow => band.clients.len() < FlowId::MAX_EXACT || client.is_some(),
             // Nothing is remembered of the names.
             Levels::InOrder => true,
         };
-        let shared = || Claim { flow: FlowId(claim.flow.0 % EXACT as u64), rank: FlowRank::LAST, ..claim };
+        let shared = || Claim { flow: claim.flow.shared(), rank: FlowRank::LAST, ..claim };
         if exact { claim } else { shared() }
     }
 

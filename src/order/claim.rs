@@ -183,6 +183,20 @@ impl FlowId {
     pub fn shown(self) -> String {
         format!("{:08x}", self.0 as u32)
     }
+
+    /// Maximum number of flows of a client that are distinguished by name while they wait. Further flows share the same
+    /// number of places.
+    pub(super) const MAX_EXACT: usize = 256;
+
+    /// Returns whether several flows share this place.
+    pub fn is_shared(self) -> bool {
+        self.0 < Self::MAX_EXACT as u64
+    }
+
+    /// The place that the flow shares with others.
+    pub(super) fn shared(self) -> Self {
+        Self(self.0 % Self::MAX_EXACT as u64)
+    }
 }
 
 // === impl FlowRank ===

@@ -15,7 +15,6 @@ mod origin;
 mod refused;
 mod renamed;
 mod reserve;
-mod rest;
 mod rule;
 mod rules;
 mod turns;
@@ -34,7 +33,7 @@ pub use self::{
     network::{BadNetwork, network},
     origin::{HostError, Origin, Scheme},
     refused::RefusedAnswer,
-    renamed::RenamedRules,
+    renamed::{RenamedRules, renamed_since},
     reserve::Reserve,
     rule::{Https, Policy, TooSmall},
     rules::{HttpsReason, Interception, Rules, Unlisted},

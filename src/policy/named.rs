@@ -1,9 +1,8 @@
 //! Rules for a tunnel whose client names different hosts in its TLS handshake and in its CONNECT.
 
 use core::net::IpAddr;
-use std::sync::Arc;
 
-use super::{Https, HttpsReason, Origin, Policy, Rules};
+use super::{Https, Origin};
 
 /// Verdict about a tunnel with a server name in its ClientHello.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,59 +15,13 @@ pub struct NamedTunnel {
     pub by_name: bool,
 }
 
-impl Rules {
-    /// Returns whether any rule may match a server name.
-    pub fn may_name(&self) -> bool {
-        self.iter().next().is_some() || !self.interception().hosts.is_empty()
-    }
-
-    /// Returns the verdict about a tunnel to `target` whose ClientHello names `name`.
-    ///
-    /// A client that connects to an address has looked up the name itself. So the name's rule holds, and a rule for
-    /// that address alone holds too. Of two different names the stricter rule holds, and the limits of both: the API
-    /// behind them may go by either.
-    pub fn named(&self, target: &Origin, name: &Origin) -> NamedTunnel {
-        let (own, own_policy) = self.handling(target);
-        let unnamed = NamedTunnel { https: own, by_target: true, by_name: false };
-        if target.host == name.host || !self.is_named(name) {
-            return unnamed;
-        }
-        let (named, name_policy) = self.handling(name);
-        let strict = NamedTunnel { https: stricter(own, named), by_target: true, by_name: true };
-        if address(target).is_none() {
-            return strict;
-        }
-        // A rule for all hosts has a lane for each host; only the name's lane counts.
-        let own_rule = self.find(target).is_some() && !Arc::ptr_eq(own_policy, name_policy);
-        let https = if own_rule && own_policy.https.is_some() { stricter(own, named) } else { named };
-        NamedTunnel { https, by_target: own_rule, by_name: true }
-    }
-
-    /// The origin whose rule holds for requests to `name` in a tunnel to the address of `target`.
-    pub fn ruling<'a>(&self, target: &'a Origin, name: &'a Origin) -> &'a Origin {
-        if self.find(name).is_none() && self.find(target).is_some() { target } else { name }
-    }
-
-    fn handling(&self, origin: &Origin) -> (Https, &Arc<Policy>) {
-        let policy = self.find(origin).unwrap_or(self.unruled());
-        (self.https(origin, policy), policy)
-    }
-
-    /// Returns whether a rule, or the list of intercepted hosts, is for `name`.
-    fn is_named(&self, name: &Origin) -> bool {
-        let policy = self.find(name);
-        let listed = || self.https_because(name, policy.unwrap_or(self.unruled())).1 == HttpsReason::Listed;
-        policy.is_some() || self.added(name).next().is_some() || listed()
-    }
-}
-
 /// The address in `origin`, if its host is one.
 pub fn address(origin: &Origin) -> Option<IpAddr> {
     origin.host.trim_start_matches('[').trim_end_matches(']').parse().ok()
 }
 
 /// The stricter of two ways: the one that lets less pass unseen.
-fn stricter(one: Https, other: Https) -> Https {
+pub(super) fn stricter(one: Https, other: Https) -> Https {
     let rank = |https| match https {
         Https::Tunnel => 0,
         Https::Turns => 1,
@@ -81,7 +34,7 @@ fn stricter(one: Https, other: Https) -> Https {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Scheme;
+    use crate::{Policy, Rules, Scheme};
 
     fn origin(host: &str) -> Origin {
         Origin::parse(Scheme::Https, host, Some(443)).unwrap()

@@ -11,33 +11,31 @@ pub type RenamedRules = Arc<[(Arc<str>, Arc<str>)]>;
 /// Renames that are remembered; older ones are dropped first.
 const MOST: usize = 64;
 
-impl Rules {
-    /// Returns the rules that had another name among `others`, which held before. `known` holds earlier renames.
-    ///
-    /// A missing rule and a new rule are the same one if their budgets have the same key and either condition holds.
-    /// Both match the same requests, or both lack a name and have the same limits. Ambiguous matches are ignored.
-    pub fn renamed_since(&self, others: &Self, known: &RenamedRules) -> RenamedRules {
-        let not_in = |rules: &Self, rule: &Policy| rules.iter().all(|other| other.name != rule.name);
-        let added = |rule: &&Arc<Policy>| rule.added.is_some();
-        let gone: Vec<_> = others.iter().filter(added).filter(|rule| not_in(self, rule)).collect();
-        let new: Vec<_> = self.iter().filter(added).filter(|rule| not_in(others, rule)).collect();
-        let renamed = gone.iter().filter_map(|was| {
-            let mut alike = new.iter().filter(|is| are_alike(was, is));
-            let is = alike.next().filter(|_| alike.next().is_none())?;
-            let is_only_one = gone.iter().filter(|was| are_alike(was, is)).count() == 1;
-            is_only_one.then(|| (was.name.clone(), is.name.clone()))
-        });
-        let renamed: Vec<_> = renamed.collect();
-        let now = |name: &Arc<str>| renamed.iter().find(|(was, _)| was == name).map_or(name, |(_, is)| is).clone();
-        let earlier = known.iter().map(|(was, is)| (was.clone(), now(is)));
-        let earlier = earlier.filter(|(was, is)| {
-            let is_there = |name: &str| self.iter().any(|rule| *rule.name == *name);
-            is_there(is) && !is_there(was)
-        });
-        let earlier: Vec<_> = earlier.collect();
-        let latest = earlier.len().saturating_sub(MOST);
-        earlier.into_iter().skip(latest).chain(renamed.iter().cloned()).collect()
-    }
+/// Returns those of `rules` that had another name among `others`, which held before. `known` holds earlier renames.
+///
+/// A missing rule and a new rule are the same one if their budgets have the same key and either condition holds.
+/// Both match the same requests, or both lack a name and have the same limits. Ambiguous matches are ignored.
+pub fn renamed_since(rules: &Rules, others: &Rules, known: &RenamedRules) -> RenamedRules {
+    let not_in = |rules: &Rules, rule: &Policy| rules.iter().all(|other| other.name != rule.name);
+    let added = |rule: &&Arc<Policy>| rule.added.is_some();
+    let gone: Vec<_> = others.iter().filter(added).filter(|rule| not_in(rules, rule)).collect();
+    let new: Vec<_> = rules.iter().filter(added).filter(|rule| not_in(others, rule)).collect();
+    let renamed = gone.iter().filter_map(|was| {
+        let mut alike = new.iter().filter(|is| are_alike(was, is));
+        let is = alike.next().filter(|_| alike.next().is_none())?;
+        let is_only_one = gone.iter().filter(|was| are_alike(was, is)).count() == 1;
+        is_only_one.then(|| (was.name.clone(), is.name.clone()))
+    });
+    let renamed: Vec<_> = renamed.collect();
+    let now = |name: &Arc<str>| renamed.iter().find(|(was, _)| was == name).map_or(name, |(_, is)| is).clone();
+    let earlier = known.iter().map(|(was, is)| (was.clone(), now(is)));
+    let earlier = earlier.filter(|(was, is)| {
+        let is_there = |name: &str| rules.iter().any(|rule| *rule.name == *name);
+        is_there(is) && !is_there(was)
+    });
+    let earlier: Vec<_> = earlier.collect();
+    let latest = earlier.len().saturating_sub(MOST);
+    earlier.into_iter().skip(latest).chain(renamed.iter().cloned()).collect()
 }
 
 /// Returns whether these may be one rule under two names.
@@ -74,7 +72,7 @@ mod tests {
 
     /// Renames that a reload from `was` to `is` finds, with those `known` before.
     fn renamed(was: &[(&str, &str, &str)], is: &[(&str, &str, &str)], known: &RenamedRules) -> RenamedRules {
-        rules(is).renamed_since(&rules(was), known)
+        renamed_since(&rules(is), &rules(was), known)
     }
 
     fn names(of: &[(&str, &str)]) -> RenamedRules {

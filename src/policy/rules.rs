@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use andante_limit as limit;
 
-use super::{Added, HostPattern, Https, Origin, Policy, Scheme};
+use super::{
+    Added, HostPattern, Https, NamedTunnel, Origin, Policy, Scheme,
+    named::{address, stricter},
+};
 
 /// All rules, in the order in which they were written.
 #[derive(Clone, Debug, PartialEq)]
@@ -103,7 +106,7 @@ impl Rules {
     pub fn https_of<'a>(&'a self, rule: &'a Policy) -> impl Iterator<Item = (&'a HostPattern, Https)> {
         rule.hosts.iter().map(|pattern| {
             let origin = pattern.example();
-            (pattern, self.https(&origin, self.find(&origin).unwrap_or(&self.unruled)))
+            (pattern, self.https(&origin, self.policy_for(&origin)))
         })
     }
 
@@ -223,9 +226,58 @@ impl Rules {
         position.map_or(&self.unruled, |position| self.get(position))
     }
 
+    /// The rule for `origin`, or the policy for hosts without one.
+    pub fn policy_for(&self, origin: &Origin) -> &Arc<Policy> {
+        self.find(origin).unwrap_or(&self.unruled)
+    }
+
     /// All rules, in the order of writing.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Policy>> {
         self.rules.iter()
+    }
+
+    /// Returns whether any rule may match a server name.
+    pub fn may_name(&self) -> bool {
+        self.iter().next().is_some() || !self.interception().hosts.is_empty()
+    }
+
+    /// Returns the verdict about a tunnel to `target` whose ClientHello names `name`.
+    ///
+    /// A client that connects to an address has looked up the name itself. So the name's rule holds, and a rule for
+    /// that address alone holds too. Of two different names the stricter rule holds, and the limits of both: the API
+    /// behind them may go by either.
+    pub fn named(&self, target: &Origin, name: &Origin) -> NamedTunnel {
+        let (own, own_policy) = self.handling(target);
+        let unnamed = NamedTunnel { https: own, by_target: true, by_name: false };
+        if target.host == name.host || !self.is_named(name) {
+            return unnamed;
+        }
+        let (named, name_policy) = self.handling(name);
+        let strict = NamedTunnel { https: stricter(own, named), by_target: true, by_name: true };
+        if address(target).is_none() {
+            return strict;
+        }
+        // A rule for all hosts has a lane for each host; only the name's lane counts.
+        let own_rule = self.find(target).is_some() && !Arc::ptr_eq(own_policy, name_policy);
+        let https = if own_rule && own_policy.https.is_some() { stricter(own, named) } else { named };
+        NamedTunnel { https, by_target: own_rule, by_name: true }
+    }
+
+    /// The origin whose rule holds for requests to `name` in a tunnel to the address of `target`.
+    pub fn ruling<'a>(&self, target: &'a Origin, name: &'a Origin) -> &'a Origin {
+        if self.find(name).is_none() && self.find(target).is_some() { target } else { name }
+    }
+
+    fn handling(&self, origin: &Origin) -> (Https, &Arc<Policy>) {
+        let policy = self.policy_for(origin);
+        (self.https(origin, policy), policy)
+    }
+
+    /// Returns whether a rule, or the list of intercepted hosts, is for `name`.
+    fn is_named(&self, name: &Origin) -> bool {
+        let policy = self.find(name);
+        let listed = || self.https_because(name, policy.unwrap_or(self.unruled())).1 == HttpsReason::Listed;
+        policy.is_some() || self.added(name).next().is_some() || listed()
     }
 }
 

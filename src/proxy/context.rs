@@ -14,13 +14,13 @@ use tracing::warn;
 use crate::{
     ca::Ca,
     clock::{Clock, Instant},
-    config::{Clients, Timeouts},
+    config::Timeouts,
     dial::Dialer,
     error::{MORE_DESCRIPTORS, is_exhaustion},
     lane::Lanes,
     memory::Memory,
     metrics::{Metrics, RuleMetrics},
-    policy::{ClientIdentity, Gateway, Policy, Rules},
+    policy::{Policy, Rules},
     proxy::{
         cache::Caches,
         drain::Drain,
@@ -32,7 +32,7 @@ use crate::{
         replays::Replays,
         request_stats::RequestIds,
         retry_log::RetryLog,
-        settings::{CurrentSettings, ProxySettings, Reload},
+        settings::{CurrentSettings, NewSettings, ProxySettings},
         sharing::SharedCalls,
     },
     tls::Tls,
@@ -77,13 +77,15 @@ pub struct Proxy {
 }
 
 /// Addresses at which the proxy is used.
-pub(crate) struct Access {
+#[derive(Default)]
+pub struct Access {
     /// True if workers on other machines are let in, so that targets need a closer look.
-    pub(crate) exposed: bool,
+    pub exposed: bool,
     /// The ports that workers connect to.
-    pub(crate) ports: Vec<u16>,
-    /// Admin address, for answers to clients that mistake andante for a web server.
-    pub(crate) admin: String,
+    pub ports: Vec<u16>,
+    /// Admin address as a URL, or words that say that there is none. For answers to clients that mistake andante for a
+    /// web server.
+    pub admin: String,
 }
 
 /// Reports to people, in addition to the metrics.
@@ -109,28 +111,16 @@ pub struct ProxyParts {
     pub metrics: Metrics,
     /// The clock.
     pub clock: Clock,
-    /// Clients that may use the proxy.
-    pub clients: Clients,
-    /// Rule that maps addresses to clients.
-    pub identity: ClientIdentity,
     /// Account of the process's memory.
     pub memory: Arc<Memory>,
-    /// Bounds on everything that can hang.
-    pub timeouts: Timeouts,
+    /// Settings that a reload replaces.
+    pub settings: NewSettings,
     /// Dialer of connections to upstreams.
     pub dialer: Dialer,
-    /// True if a listener is reachable from other machines.
-    pub exposed: bool,
-    /// The ports that workers connect to.
-    pub ports: Vec<u16>,
-    /// Paths that stand for an API.
-    pub gateways: Vec<Gateway>,
     /// TLS towards upstreams.
     pub tls: Tls,
-    /// CA that signs the certificates of intercepted hosts; required if any host is intercepted.
-    pub ca: Option<Arc<Ca>>,
-    /// The admin address as a URL, or words that say that there is none.
-    pub admin: String,
+    /// Addresses at which the proxy is used.
+    pub access: Access,
     /// Number that distinguishes this process from others in `Via`.
     pub instance: u32,
     /// True if each request is logged, to the target [`ACCESS`](super::ACCESS).
@@ -155,25 +145,25 @@ impl Proxy {
             lanes: parts.lanes,
             clock: parts.clock,
             memory: parts.memory.clone(),
-            access: Access { exposed: parts.exposed, ports: parts.ports, admin: parts.admin },
+            access: parts.access,
             settings: CurrentSettings::new(ProxySettings {
-                clients: parts.clients,
-                identity: parts.identity,
-                gateways: parts.gateways.into(),
-                timeouts: Arc::new(parts.timeouts),
+                clients: parts.settings.clients,
+                identity: parts.settings.identity,
+                gateways: parts.settings.gateways.into(),
+                timeouts: Arc::new(parts.settings.timeouts),
                 outbound: Arc::new(Outbound {
                     clock: parts.clock,
                     dialer: parts.dialer,
                     tls: parts.tls,
                     metrics: parts.metrics.clone(),
-                    connect: parts.timeouts.connect,
+                    connect: parts.settings.timeouts.connect,
                     known: Arc::default(),
                     drain: drain.clone(),
                     windows: Arc::default(),
                     memory: parts.memory.clone(),
                     way: 0,
                 }),
-                ca: parts.ca,
+                ca: parts.settings.ca,
                 generation: 0,
             }),
             metrics: parts.metrics,
@@ -198,10 +188,11 @@ impl Proxy {
         }
     }
 
-    /// Applies `rules` and `reload`, all at once. Requests that wait keep their places, and requests in flight end
-    /// under the settings that they began with. Must be called on a tokio runtime.
-    pub fn reload(&self, rules: Rules, reload: Reload) {
-        self.settings.replace(reload, || {
+    /// Applies `rules` and `settings`, all at once. `outbound` is the way to reach upstreams, if it changes. Requests that
+    /// wait keep their places, and requests in flight end under the settings that they began with. Must be called on a
+    /// tokio runtime.
+    pub fn reload(&self, rules: Rules, settings: NewSettings, outbound: Option<(Dialer, Tls)>) {
+        self.settings.replace(settings, outbound, || {
             self.caches.retain(&rules);
             self.lanes.reload(rules);
         });
@@ -341,16 +332,10 @@ impl Proxy {
             lanes: Lanes::new(rules, metrics.clone(), clock),
             metrics,
             clock,
-            clients: config.clients,
-            identity: config.identity,
             memory: Memory::new(u64::MAX / 2, clock),
-            timeouts: config.timeouts,
+            settings: NewSettings::of(&config, None),
             dialer: Dialer::new(config.timeouts.connect, false, Vec::new(), config::Dns::System),
-            exposed: false,
-            ports: Vec::new(),
-            gateways: Vec::new(),
-            ca: None,
-            admin: String::new(),
+            access: Access::default(),
             instance: 1,
             access_log: false,
             tracer: None,

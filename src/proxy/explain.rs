@@ -102,30 +102,28 @@ struct ExplainedTarget {
     by_gateway: bool,
 }
 
-impl Proxy {
-    /// Explains how `request` would be handled if the client at `client` sent it now.
-    ///
-    /// # Errors
-    /// The error with which andante would refuse it before it looks for a lane.
-    pub fn explain(&self, request: &Request<()>, client: IpAddr) -> Result<Explained, Error> {
-        if self.is_draining() {
-            return Err(Error::Draining { retry_after: Duration::from_secs(1) });
-        }
-        let (clients, identity, gateways) = {
-            let settings = self.settings.read();
-            (settings.clients.clone(), settings.identity, settings.gateways.clone())
-        };
-        let context = ExplainContext {
-            lanes: &self.lanes,
-            clock: self.clock,
-            clients: &clients,
-            identity,
-            gateways: &gateways,
-            ports: &self.access.ports,
-            exposed: self.access.exposed,
-        };
-        explain(&context, request, client)
+/// Explains how `request` would be handled if the client at `client` sent it to `proxy` now.
+///
+/// # Errors
+/// The error with which andante would refuse it before it looks for a lane.
+pub fn explain_running(proxy: &Proxy, request: &Request<()>, client: IpAddr) -> Result<Explained, Error> {
+    if proxy.is_draining() {
+        return Err(Error::Draining { retry_after: Duration::from_secs(1) });
     }
+    let (clients, identity, gateways) = {
+        let settings = proxy.settings.read();
+        (settings.clients.clone(), settings.identity, settings.gateways.clone())
+    };
+    let context = ExplainContext {
+        lanes: &proxy.lanes,
+        clock: proxy.clock,
+        clients: &clients,
+        identity,
+        gateways: &gateways,
+        ports: &proxy.access.ports,
+        exposed: proxy.access.exposed,
+    };
+    explain(&context, request, client)
 }
 
 /// Explains how `request` would be handled if the client at `client` sent it now.
@@ -137,12 +135,8 @@ pub fn explain(context: &ExplainContext<'_>, request: &Request<()>, client: IpAd
         return Err(Error::ClientDenied { client });
     }
     let target = target(context, request)?;
-    if target.authority.contains('@') {
-        return Err(Error::UserInfo);
-    }
     let wrong = || Error::BadTarget { method: request.method().clone() };
-    let mut origin =
-        Origin::parse(target.scheme, &target.authority, Some(target.scheme.default_port())).map_err(|_| wrong())?;
+    let mut origin = target.origin()?.ok_or_else(wrong)?;
     let tunnelled = target.scheme == Scheme::Https && !target.by_gateway;
     if tunnelled && context.exposed {
         check_tunnel(&origin, &context.lanes.rules())?;
@@ -168,32 +162,22 @@ pub fn explain(context: &ExplainContext<'_>, request: &Request<()>, client: IpAd
     let rule_cost = draws::cost(&added, &seen, lane.policy()).filter(|cost| silent && !cost.seen.is_empty()).cloned();
     let refused = https.is_some_and(|(https, _)| https == Https::Refuse);
     let length = request.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
-    let asked = match cost {
-        _ if refused => Err(Error::TunnelRefused { origin: origin.to_string() }),
-        Err(error) => Err(error),
-        Ok(cost) => {
-            let deadline = context.clock.now() + patience;
-            let body = SeenBody { length, ..SeenBody::default() };
-            let credential = credential::hash(seen.headers());
-            let (added, turn) = (&*added, Turn::New);
-            let port = origin.port;
-            let asking = Asking { lane: &lane, added, claim, cost, credential, body, turn, deadline, port };
-            ask::of(&seen, asking).map(|ask| {
-                let preview = lane.preview(&ask);
-                (ask, preview)
-            })
-        }
-    };
-    let tunnel = format!("{origin}");
+    let asked = if refused { Err(Error::TunnelRefused { origin: origin.to_string() }) } else { cost };
+    let asked = asked.and_then(|cost| {
+        let deadline = context.clock.now() + patience;
+        let body = SeenBody { length, ..SeenBody::default() };
+        let (added, credential, port) = (&*added, credential::hash(seen.headers()), origin.port);
+        let asking = Asking { lane: &lane, added, claim, cost, credential, body, turn: Turn::New, deadline, port };
+        let ask = ask::of(&seen, asking)?;
+        let preview = lane.preview(&ask);
+        Ok((ask, preview))
+    });
     // The least of the bounds that apply.
     let draws = asked.as_ref().ok().into_iter().flat_map(|(ask, _)| ask.draws.iter().flat_map(|draws| draws.iter()));
     let patience = draws.map(|draw| draw.rule.max_wait).fold(patience, Duration::min);
     Ok(Explained {
         method: seen.method().clone(),
-        target: match *seen.method() {
-            Method::CONNECT => tunnel,
-            _ => format!("{}://{}{}", origin.scheme.as_str(), origin.authority(), seen.uri().path()),
-        },
+        target: shown_target(&seen, &origin),
         rules: explained_rules(&added, &seen, &claim),
         origin,
         https,
@@ -205,6 +189,14 @@ pub fn explain(context: &ExplainContext<'_>, request: &Request<()>, client: IpAd
         rule_cost,
         asked,
     })
+}
+
+/// The target that andante sees: a URL, or the host and port of a tunnel.
+fn shown_target(seen: &Request<Empty<Bytes>>, origin: &Origin) -> String {
+    match *seen.method() {
+        Method::CONNECT => origin.to_string(),
+        _ => format!("{}://{}{}", origin.scheme.as_str(), origin.authority(), seen.uri().path()),
+    }
 }
 
 /// The target of `request`: from its URL, or from the path of a gateway address.
@@ -273,4 +265,16 @@ fn explained_rules<B>(added: &[AddedRule], seen: &Request<B>, claim: &Claim) -> 
         Some(ExplainedRule { policy: policy.clone(), mismatch, key })
     });
     explained.collect()
+}
+
+// === impl ExplainedTarget ===
+
+impl ExplainedTarget {
+    /// The origin of the target; `None` if its authority is none.
+    fn origin(&self) -> Result<Option<Origin>, Error> {
+        if self.authority.contains('@') {
+            return Err(Error::UserInfo);
+        }
+        Ok(Origin::parse(self.scheme, &self.authority, Some(self.scheme.default_port())).ok())
+    }
 }

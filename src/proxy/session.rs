@@ -1,24 +1,15 @@
-//! A worker's connection, and the sender of the requests on it.
+//! The sender of the requests on a worker's connection.
 
-use std::{
-    net::IpAddr,
-    pin::pin,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    task::{Context, Poll, Waker},
-};
+use std::{net::IpAddr, sync::Arc};
 
 use parking_lot::Mutex;
-use rustix::{io::Errno, net::RecvFlags};
-use tokio::{io::Interest, net::TcpStream};
 
 use crate::{
     lane::{AddedRule, Lane, order::ClientId},
     memory::Holder,
     policy::{Origin, Scheme},
     proxy::{
+        client_connection::ClientConnection,
         context::Proxy,
         outbound::{
             pool::Pool,
@@ -30,16 +21,6 @@ use crate::{
     },
     tls::Protocol,
 };
-
-/// A worker's TCP connection.
-pub(crate) struct ClientConnection {
-    pub(crate) proxy: Arc<Proxy>,
-    pub(crate) stream: TcpStream,
-    /// True if tokio believes that there is nothing to read, although there may be: see `inbound::socket`.
-    unread: AtomicBool,
-    /// True if the connection has carried a request.
-    used: AtomicBool,
-}
 
 /// The party that requests come from.
 #[derive(Clone, Copy)]
@@ -71,57 +52,6 @@ pub(crate) struct Session {
     pub(crate) h2c: bool,
     /// Recent routes: the next request most likely takes one of them.
     pub(crate) routes: Mutex<Recent<Arc<Route>>>,
-}
-
-// === impl ClientConnection ===
-
-impl ClientConnection {
-    pub(crate) fn new(proxy: Arc<Proxy>, stream: TcpStream) -> Self {
-        proxy.drain.opened();
-        proxy.metrics.client_connections.inc();
-        Self { proxy, stream, unread: AtomicBool::new(false), used: AtomicBool::new(false) }
-    }
-
-    pub(crate) fn unread(&self) -> bool {
-        self.unread.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn set_unread(&self, unread: bool) {
-        self.unread.store(unread, Ordering::Relaxed);
-    }
-
-    /// Counts a request on the connection, inside a tunnel or not.
-    pub(crate) fn count_request(&self) {
-        let reused = self.used.load(Ordering::Relaxed);
-        if !reused {
-            self.used.store(true, Ordering::Relaxed);
-        }
-        self.proxy.metrics.client_reuse.count(reused);
-    }
-
-    /// Returns whether the client has closed its side, as far as the system has reported. Wakes no task, and costs no
-    /// system call.
-    pub(crate) fn has_left(&self) -> bool {
-        let ready = pin!(self.stream.ready(Interest::READABLE));
-        match ready.poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(ready) => ready.map_or(true, |ready| ready.is_read_closed()),
-            Poll::Pending => false,
-        }
-    }
-
-    /// Returns whether nothing from the client lies unread, and nothing waits to be written to it.
-    pub(crate) fn is_quiet(&self) -> bool {
-        let unread = rustix::net::recv(&self.stream, &mut [0; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT);
-        let writable = pin!(self.stream.ready(Interest::WRITABLE));
-        unread == Err(Errno::AGAIN) && writable.poll(&mut Context::from_waker(Waker::noop())).is_ready()
-    }
-}
-
-impl Drop for ClientConnection {
-    fn drop(&mut self) {
-        self.proxy.metrics.client_connections.dec();
-        self.proxy.drain.closed();
-    }
 }
 
 // === impl Session ===

@@ -9,7 +9,7 @@ use parking_lot::{RwLock, RwLockReadGuard};
 
 use crate::{
     ca::Ca,
-    config::{Clients, Timeouts},
+    config::{Clients, Config, Timeouts},
     dial::Dialer,
     policy::{ClientIdentity, Gateway},
     proxy::outbound::Outbound,
@@ -38,8 +38,8 @@ pub(crate) struct CurrentSettings {
     generation: AtomicU64,
 }
 
-/// New settings for a running proxy.
-pub struct Reload {
+/// Configured settings that a reload replaces in addition to the rules.
+pub struct NewSettings {
     /// Clients that may use the proxy.
     pub clients: Clients,
     /// Rule that maps addresses to clients, for connections from now on.
@@ -48,10 +48,24 @@ pub struct Reload {
     pub timeouts: Timeouts,
     /// Paths that stand for an API.
     pub gateways: Vec<Gateway>,
-    /// New way to reach upstreams, if it changes: connections that were made the old way carry no new request.
-    pub outbound: Option<(Dialer, Tls)>,
-    /// The CA that signs the certificates of intercepted hosts, if there is none so far.
+    /// CA that signs the certificates of intercepted hosts; required if any host is intercepted. A reload keeps the CA
+    /// that there is.
     pub ca: Option<Arc<Ca>>,
+}
+
+// === impl NewSettings ===
+
+impl NewSettings {
+    /// The settings of `config`.
+    pub fn of(config: &Config, ca: Option<Ca>) -> Self {
+        Self {
+            clients: config.clients.clone(),
+            identity: config.identity,
+            timeouts: config.timeouts,
+            gateways: config.gateways.clone(),
+            ca: ca.map(Arc::new),
+        }
+    }
 }
 
 // === impl CurrentSettings ===
@@ -81,9 +95,10 @@ impl CurrentSettings {
         done
     }
 
-    /// Applies the settings of `reload`; `rules` replaces the rules meanwhile.
-    pub(crate) fn replace(&self, reload: Reload, rules: impl FnOnce()) {
-        let Reload { clients, identity, timeouts, gateways, outbound, ca } = reload;
+    /// Applies `new` settings; `rules` replaces the rules meanwhile. Connections that were made without the `outbound`
+    /// settings carry no new request.
+    pub(crate) fn replace(&self, new: NewSettings, outbound: Option<(Dialer, Tls)>, rules: impl FnOnce()) {
+        let NewSettings { clients, identity, timeouts, gateways, ca } = new;
         let mut settings = self.settings.write();
         settings.generation += 1;
         settings.clients = clients;

@@ -3,7 +3,7 @@
 pub(crate) mod access_log;
 pub(crate) mod ask;
 mod cache;
-mod claim;
+pub(super) mod claim;
 mod coalesce;
 pub(crate) mod costs;
 pub(crate) mod count;

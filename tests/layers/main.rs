@@ -1,6 +1,8 @@
-//! Checks of the architecture: which layer may import which, what pure code may not touch.
+//! Checks of the architecture: which layer may import which, what pure code may not touch, and how hard to read each
+//! folder may be.
 
 mod image;
+mod ratchet;
 mod sources;
 
 use std::{
@@ -48,7 +50,7 @@ const PROXY: &[(&str, &[&str])] = &[
     ("what a reload replaces, and what requests share", &["settings", "sharing", "replays", "cache"]),
     (
         "a request at each stage",
-        &["context", "session", "takeover", "exchange", "call", "client_aborts", "request_memory"],
+        &["context", "client_connection", "session", "takeover", "exchange", "call", "client_aborts", "request_memory"],
     ),
     ("its steps", &["steps"]),
     ("what they would make of a request", &["explain"]),

@@ -88,7 +88,7 @@ pub(crate) fn expand(rest: &mut std::iter::Peekable<std::str::Chars<'_>>, prefix
     }
 }
 
-/// `text` with comments, strings and characters blanked, so that only code remains.
+/// `text` with comments, strings and characters blanked, so that only code remains, on its lines.
 pub(crate) fn without_text(text: &str) -> String {
     let mut code = String::with_capacity(text.len());
     let mut rest = text;
@@ -109,6 +109,7 @@ pub(crate) fn without_text(text: &str) -> String {
             continue;
         };
         code.push(' ');
+        code.extend(rest[..length].chars().filter(|c| *c == '\n'));
         rest = &rest[length..];
     }
     code
@@ -150,14 +151,21 @@ pub(crate) fn without_tests(code: &str) -> String {
     while let Some(at) = rest.find(MARK) {
         kept.push_str(&rest[..at]);
         rest = &rest[at + MARK.len()..];
-        let mut depth = 0_usize;
-        let end = rest.char_indices().find(|(_, c)| {
+        // An item ends with its block or a semicolon, a field with its comma.
+        let (mut braces, mut others, mut generics) = (0_usize, 0_usize, 0_usize);
+        let end = rest.char_indices().find(|(at, c)| {
+            let before = rest[..*at].chars().next_back().unwrap_or(' ');
             match c {
-                '{' => depth += 1,
-                '}' => depth = depth.saturating_sub(1),
+                '{' => braces += 1,
+                '}' => braces = braces.saturating_sub(1),
+                _ if braces > 0 => {}
+                '(' | '[' => others += 1,
+                ')' | ']' => others = others.saturating_sub(1),
+                '<' if before.is_alphanumeric() || before == ':' => generics += 1,
+                '>' if !matches!(before, '-' | '=') => generics = generics.saturating_sub(1),
                 _ => {}
             }
-            depth == 0 && matches!(c, '}' | ';')
+            braces == 0 && (*c == '}' || others == 0 && generics == 0 && matches!(c, ';' | ','))
         });
         rest = end.map_or("", |(end, _)| &rest[end + 1..]);
     }

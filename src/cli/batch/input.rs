@@ -115,6 +115,22 @@ impl Mistakes {
     }
 }
 
+/// The format of the requests at `path`, by `options` or else by its name and its beginning.
+fn format_of(options: &BatchOptions, path: &Path) -> Result<Format, Failure> {
+    let format = match options.format.as_deref() {
+        Some("jsonl") => Format::JsonLines,
+        Some("csv") => Format::Csv,
+        Some(_) => Format::Urls,
+        None if options.url.is_some() => Format::Csv,
+        None => Format::of(path).map_err(|error| not_read(options, error))?,
+    };
+    if options.id.is_some() && format != Format::Csv {
+        let what = format!("--id names a column, and {} is no table", options.file.display());
+        return Err(Failure::new(what).hinting("a line of JSON has its id as \"id\"; --format csv reads a table"));
+    }
+    Ok(format)
+}
+
 // === impl Prepared ===
 
 impl Prepared {
@@ -124,17 +140,7 @@ impl Prepared {
         }
         let (path, spooled) = spool(&options.file)?;
         let unread = |error: InputError| not_read(options, error);
-        let format = match options.format.as_deref() {
-            Some("jsonl") => Format::JsonLines,
-            Some("csv") => Format::Csv,
-            Some(_) => Format::Urls,
-            None if options.url.is_some() => Format::Csv,
-            None => Format::of(&path).map_err(unread)?,
-        };
-        if options.id.is_some() && format != Format::Csv {
-            let what = format!("--id names a column, and {} is no table", options.file.display());
-            return Err(Failure::new(what).hinting("a line of JSON has its id as \"id\"; --format csv reads a table"));
-        }
+        let format = format_of(options, &path)?;
         let (mut names, mut mistakes, mut origins) = (HashMap::new(), Mistakes::default(), HashSet::new());
         let (mut total, mut by_line) = (0, false);
         let (mut leaders, mut twins) = (HashMap::<[u8; 32], String>::new(), HashMap::<String, Vec<Id>>::new());

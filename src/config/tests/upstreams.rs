@@ -221,7 +221,7 @@ fn what_is_intercepted_by_default_can_be_narrowed_and_switched_off() {
     let found = |text: &str| Config::load_over(base(), &file(text)).unwrap().0.rules;
     let https = |rules: &Rules, host: &str| {
         let origin = Origin::parse(Scheme::Https, host, Some(443)).unwrap();
-        rules.https(&origin, rules.find(&origin).unwrap_or(rules.unruled()))
+        rules.https(&origin, rules.policy_for(&origin))
     };
     let rules = "[[rule]]\nhost = 'limited'\nlimits = '1/s'\n[[rule]]\nhost = 'left'\nhttps = 'tunnel'\n\
                  [[rule]]\nhost = 'wanted'\nhttps = 'intercept'\n";
@@ -272,7 +272,7 @@ fn hosts_with_limits_that_nobody_intercepts_are_paced_by_turns() {
         ("any", Https::Tunnel),
     ] {
         let origin = Origin::parse(Scheme::Https, host, Some(443)).unwrap();
-        assert_eq!(rules.https(&origin, rules.find(&origin).unwrap_or(rules.unruled())), expected, "{host}");
+        assert_eq!(rules.https(&origin, rules.policy_for(&origin)), expected, "{host}");
     }
 }
 

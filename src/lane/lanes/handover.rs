@@ -7,17 +7,12 @@ use std::{
     time::Duration,
 };
 
-use andante_clock::{Clock, Instant};
+use andante_clock::Instant;
 use andante_limit::Gap;
-use andante_policy::Rules;
 use parking_lot::Mutex;
 
 use super::Lanes;
-use crate::{
-    Lane,
-    kept::{self, KeptLanes},
-    state::LaneRecord,
-};
+use crate::{Lane, kept, state::LaneRecord};
 
 /// Lanes that an earlier process still has, by their names in the store, with their last known records.
 #[derive(Default)]
@@ -126,14 +121,5 @@ impl Lanes {
         let lanes = self.all();
         let kept = lanes.iter().filter(|lane| !lane.is_given());
         kept.filter_map(|lane| lane.kept_as().cloned()).collect()
-    }
-}
-
-impl KeptLanes {
-    /// A lane like `lane`, restored from its record. Uses up the record.
-    fn open_again(&self, lane: &Arc<Lane>, clock: Clock, rules: &Rules) -> Option<Arc<Lane>> {
-        let origin = lane.kept_origin()?;
-        let blank = Lane::new(lane.host().clone(), lane.policy().clone(), lane.metrics().clone(), clock);
-        Some(Arc::new(self.open(blank, &origin, rules)))
     }
 }

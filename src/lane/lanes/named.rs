@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use andante_policy::{Origin, Policy, Rules, Scheme};
+use andante_policy::{Origin, Rules, Scheme};
 
 use super::Lanes;
 use crate::Lane;
@@ -20,7 +20,7 @@ impl Lanes {
     pub fn named_or_opened(&self, rule: &str, host: &str) -> Option<Arc<Lane>> {
         self.named(rule, host).or_else(|| {
             let rules = self.rules();
-            let origin = origins(&rules, host).find(|origin| *policy(&rules, origin).name == *rule)?;
+            let origin = origins(&rules, host).find(|origin| *rules.policy_for(origin).name == *rule)?;
             Some(self.find(&origin))
         })
     }
@@ -44,8 +44,4 @@ fn origins<'a>(rules: &'a Rules, host: &'a str) -> impl Iterator<Item = Origin> 
     // IPv6 addresses have brackets only in URLs.
     let host = if host.contains(':') && !host.starts_with('[') { format!("[{host}]") } else { host.to_owned() };
     ports.filter_map(move |(scheme, port)| Origin::parse(scheme, &host, Some(port)).ok())
-}
-
-fn policy<'a>(rules: &'a Rules, origin: &Origin) -> &'a Arc<Policy> {
-    rules.policy(rules.position(origin))
 }

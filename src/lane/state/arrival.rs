@@ -10,7 +10,6 @@ use super::{
     Decision, QueueOffer, State, WaitingRequest,
     eta::Asking,
     numbers,
-    returns::ReturnTo,
     slot::Leaving,
     sub_limits::{Drawn, SubLimits},
     turn::LineKey,
@@ -99,16 +98,5 @@ impl<T> State<T> {
         let spacing = drawn.map_or(own, |drawn| own.max(self.sub_limits.interval(drawn, ask.cost))).mul_f64(slower);
         let due = self.returns.add(now, asking.returns_to(), ask.claim.client, next, spacing);
         refusal.with_retry_after(due.since(now).max(Duration::from_millis(1)))
-    }
-}
-
-// === impl Asking ===
-
-impl Asking<'_> {
-    /// The class, urgency and sub-limits that a refused request returns to.
-    pub(super) fn returns_to(&self) -> ReturnTo {
-        let draws = self.drawn.iter().flat_map(|drawn| &*drawn.draws);
-        let budgets = draws.map(|draw| draw.budget).collect();
-        ReturnTo { line: *self.line, urgency: self.ask.claim.urgency, budgets }
     }
 }

@@ -27,6 +27,7 @@ use smallvec::SmallVec;
 use super::{
     State,
     blocked::{Assume, until_settled},
+    returns::ReturnTo,
     sub_limits::Drawn,
     turn::LineKey,
     usual::unsaid_mean,
@@ -50,6 +51,17 @@ pub(super) struct Eta {
     pub(super) last: Option<u32>,
     /// Number of waiting requests that have their turn before it.
     pub(super) ahead: u64,
+}
+
+// === impl Asking ===
+
+impl Asking<'_> {
+    /// The class, urgency and sub-limits that a refused request returns to.
+    pub(super) fn returns_to(&self) -> ReturnTo {
+        let draws = self.drawn.iter().flat_map(|drawn| &*drawn.draws);
+        let budgets = draws.map(|draw| draw.budget).collect();
+        ReturnTo { line: *self.line, urgency: self.ask.claim.urgency, budgets }
+    }
 }
 
 impl<T> State<T> {

@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use andante_clock::Instant;
-use andante_limit::Cost;
-use andante_order::{Claim, QueuePlace, Taken, Turn};
+use andante_order::{QueuePlace, Taken};
 
-use super::{State, WaitingRequest};
+use super::State;
 use crate::request::AdmitRequest;
 
 /// A waiting request between two lanes.
@@ -79,13 +78,5 @@ impl<T> State<T> {
         self.held = self.held.max(other.held);
         (self.unwritten, self.rechecks) = (true, true);
         self.delayed();
-    }
-}
-
-impl<T> WaitingRequest<T> {
-    /// The request as it would ask again, never sent.
-    pub(super) fn ask(&self, claim: Claim, cost: Cost) -> AdmitRequest {
-        let draws = self.drawn.as_ref().map(|drawn| drawn.draws.clone());
-        AdmitRequest { cost, kind: self.kind, claim, deadline: self.deadline, turn: Turn::New, draws, port: self.port }
     }
 }

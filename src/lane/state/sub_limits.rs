@@ -29,6 +29,7 @@ use super::{
     End,
     blocked::{Assume, until_settled},
     in_flight::InFlight,
+    memory::REMEMBERED,
     usual::{Usual, set_outstanding},
 };
 use crate::{
@@ -92,6 +93,10 @@ pub(crate) struct Drawn {
 
 /// Number of other budgets that each new budget examines, to forget those that remember nothing.
 const LOOKS: u32 = 4;
+
+/// The pace of a budget without a rate, in millionths of a request per second: a million a second. The sum over ten
+/// million such budgets still fits.
+const BOUNDLESS: u64 = 1_000_000_000_000;
 
 // === impl SubLimits ===
 
@@ -322,6 +327,36 @@ impl SubLimit {
 
     fn has_room(&self) -> bool {
         self.in_flight.has_room()
+    }
+
+    /// Returns whether no request waits for it or is in flight.
+    fn is_unused(&self) -> bool {
+        self.in_flight.count() == 0 && self.waiting == 0
+    }
+
+    fn is_idle(&mut self, now: Instant) -> bool {
+        // A learned limit on in-flight requests is kept as long as a lane keeps what it learned.
+        let last = self.budget.last().unwrap_or(Instant::START);
+        let blank = self.in_flight.is_blank() || now.since(last) >= REMEMBERED;
+        let counts = now < self.counted_until || !self.budget.is_idle(now);
+        self.is_unused() && blank && !counts
+    }
+
+    /// The end of the time for which its sent requests count.
+    fn counts_until(&mut self, now: Instant) -> Instant {
+        let windows = self.rule.limits.iter().map(|limit| limit.rate.per);
+        let periods = self.budget.calendar(now).into_iter().map(|usage| usage.renewed_in);
+        now + windows.chain(periods).max().unwrap_or_default()
+    }
+
+    /// Requests per second that it admits, in millionths.
+    fn pace(&self) -> u64 {
+        self.budget.slowest(Unit::REQUESTS).map_or(BOUNDLESS, |rate| ((rate * 1e6) as u64).min(BOUNDLESS))
+    }
+
+    /// Returns whether it may block for longer than its rate tells.
+    fn holds_beside_its_rate(&self) -> bool {
+        self.rule.in_flight.is_some() || !self.rule.calendar.is_empty() || self.rule.units().next().is_some()
     }
 }
 

@@ -6,7 +6,7 @@ use andante_clock::Instant;
 use andante_limit::{Cost, Source, Unit};
 
 use super::{State, eta::opens, turn::LineKey, usual::unsaid_mean};
-use crate::snapshot::{Forecast, LaneActivity, Outlook, Snapshot};
+use crate::snapshot::{Forecast, InFlightUsage, LaneActivity, LearnedSnapshot, Outlook, QueueSnapshot, Snapshot};
 
 /// Number of waiting flows shown.
 const FLOWS: usize = 5;
@@ -27,25 +27,31 @@ impl<T> State<T> {
         Snapshot {
             rule: self.policy.name.clone(),
             host,
-            grounds: limits.iter().map(|limit| self.learned.grounds(limit, now)).collect(),
+            learned: LearnedSnapshot {
+                grounds: limits.iter().map(|limit| self.learned.grounds(limit, now)).collect(),
+                at_once: self.learned.at_once(),
+                own_limits: self.learned.own_limits(now),
+                quotas: self.learned.budgets(now),
+                failures: self.learned.failures(),
+            },
             limits,
             calendar: self.budget.calendar(now),
-            at_once: self.learned.at_once(),
-            own_limits: self.learned.own_limits(now),
             sub_limits: self.sub_limits.usage(now),
-            in_flight: self.under_way(),
-            in_flight_limit: self.in_flight.limit(),
-            in_flight_evidence: self.in_flight.grounds(),
-            in_flight_share: self.budget.in_flight_share(now),
-            waiting: self.queue.len(),
-            flows: self.queue.longest(FLOWS),
-            oldest: self.queue.eldest().map(|ticket| now.since(ticket.since)).max(),
-            next_slot,
-            drain,
-            gate,
+            in_flight: InFlightUsage {
+                count: self.under_way(),
+                limit: self.in_flight.limit(),
+                evidence: self.in_flight.grounds(),
+                share: self.budget.in_flight_share(now),
+            },
+            queue: QueueSnapshot {
+                waiting: self.queue.len(),
+                flows: self.queue.longest(FLOWS),
+                oldest: self.queue.eldest().map(|ticket| now.since(ticket.since)).max(),
+                next_slot,
+                drain,
+                gate,
+            },
             held: self.held(now),
-            budgets: self.learned.budgets(now),
-            failures: self.learned.failures(),
             stats: self.stats.clone(),
         }
     }

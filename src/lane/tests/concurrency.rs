@@ -41,11 +41,11 @@ async fn the_limit_that_is_found_keeps_an_api_busy_and_its_queue_short() {
     watch.abort();
     // The ideal is 50 s, and 0.95 are to be used. The limit settles at 22, and 6.4 of these requests wait
     // (learn::gradient).
-    let limit = world.lane.snapshot().in_flight_limit;
+    let limit = world.lane.snapshot().in_flight.limit;
     assert!(took <= Duration::from_secs(50).mul_f64(1.0 / 0.95), "{took:?}");
     assert!(waited <= 6.4, "{waited} in the server, at {limit:?}");
     assert!((16..=24).contains(&limit.unwrap()), "{limit:?}");
-    assert!(world.lane.snapshot().in_flight_evidence.unwrap().to_string().starts_with("answers take 1"));
+    assert!(world.lane.snapshot().in_flight.evidence.unwrap().to_string().starts_with("answers take 1"));
 }
 
 /// A second client asks once a second. A place stays free for it, except for a moment whenever the limit falls. The limit
@@ -72,7 +72,7 @@ async fn limit_that_is_found_grows_although_a_place_stays_free_for_another_clien
     // Without a free place all would wait, 3 ms on average.
     let late = waits.iter().filter(|wait| **wait > ms(1)).count();
     assert!(late * 5 <= waits.len(), "{waits:?}");
-    let limit = world.lane.snapshot().in_flight_limit;
+    let limit = world.lane.snapshot().in_flight.limit;
     assert!(took <= Duration::from_secs(50).mul_f64(1.0 / 0.95), "{took:?}");
     assert!((16..=25).contains(&limit.unwrap()), "{limit:?}");
 }
@@ -132,7 +132,7 @@ async fn what_a_narrower_rule_has_found_is_kept_for_an_hour() {
 async fn an_api_that_is_overloaded_gets_less_and_one_request_goes_on() {
     let world = World::with("in-flight auto", |policy| policy.breaker = false);
     serve(&world, 64, vec![ask(kind()); 4000]).await;
-    let before = world.lane.snapshot().in_flight_limit.unwrap();
+    let before = world.lane.snapshot().in_flight.limit.unwrap();
     let hint = Hint { cause: hint::Cause::Overload, unavailable: true, ..Hint::NOTHING };
     for _ in 0..100 {
         let mut permit = world.permit().await;
@@ -140,5 +140,5 @@ async fn an_api_that_is_overloaded_gets_less_and_one_request_goes_on() {
         permit.answered(&AnswerReport { hint: &hint, failed: true, route: None }, Instant::START);
     }
     assert!(before > 64, "{before}");
-    assert_eq!(world.lane.snapshot().in_flight_limit, Some(1));
+    assert_eq!(world.lane.snapshot().in_flight.limit, Some(1));
 }

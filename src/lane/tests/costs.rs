@@ -148,7 +148,7 @@ async fn the_wait_for_tokens_is_known_on_arrival() {
     let Some(Admission::Wait(last)) = admissions.last() else { panic!("it waits for thirty others") };
     let expected = last.expected.since(Instant::START).as_secs_f64();
     assert!((expected - 30.0).abs() <= 1.0, "{expected}");
-    let Some(drained) = world.lane.snapshot().drain else { panic!("they leave one by one") };
+    let Some(drained) = world.lane.snapshot().queue.drain else { panic!("they leave one by one") };
     assert!((drained.as_secs_f64() - 30.0).abs() <= 1.0, "{drained:?}");
 }
 

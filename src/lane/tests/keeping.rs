@@ -87,7 +87,7 @@ async fn lanes_that_have_learned_something_are_bounded_in_number() {
         call(&find(&lanes, &format!("h{host}.test")), kind(), 200, &said);
     }
     assert!(lanes.len() < 35_000, "{}", lanes.len());
-    assert!(!find(&lanes, "h59999.test").snapshot().budgets.is_empty(), "those that were used last are kept");
+    assert!(!find(&lanes, "h59999.test").snapshot().learned.quotas.is_empty(), "those that were used last are kept");
 }
 
 #[tokio::test(start_paused = true)]
@@ -114,7 +114,7 @@ async fn whoever_comes_to_a_lane_whose_driver_is_late_gives_what_has_matured() {
     // The driver's thread is busy: time passes, and no task runs.
     tokio::time::advance(ms(150)).await;
     let Admission::Wait(third) = world.ask() else { panic!("another one is before it") };
-    assert_eq!((world.waiting(), world.lane.snapshot().in_flight), (1, 2), "the second has its permit");
+    assert_eq!((world.waiting(), world.lane.snapshot().in_flight.count), (1, 2), "the second has its permit");
     drop((second, third));
 }
 
@@ -161,7 +161,7 @@ async fn however_many_leave_before_they_are_handed_their_permits_the_next_one_ha
     drop(second.await);
     let _permit = last.await;
     let end = world.lane.snapshot();
-    assert_eq!((end.waiting, end.in_flight), (0, 1));
+    assert_eq!((end.queue.waiting, end.in_flight.count), (0, 1));
     drop(left);
 }
 

@@ -15,7 +15,7 @@ async fn nothing_leaves_in_a_pause_until_it_is_resumed() {
     assert_eq!(world.lane.snapshot().held, Some(OperatorPause { remaining: None }));
     let Admission::Wait(waiting) = world.ask() else { panic!("it is paused") };
     tokio::time::advance(secs(3600)).await;
-    assert_eq!((world.waiting(), world.lane.snapshot().drain), (1, None));
+    assert_eq!((world.waiting(), world.lane.snapshot().queue.drain), (1, None));
     assert!(world.lane.resume() && !world.lane.resume());
     let _permit = waiting.await.unwrap();
     assert_eq!(world.clock.now().since(Instant::START), secs(3600));
@@ -36,7 +36,7 @@ async fn a_pause_is_counted_though_it_is_over() {
 async fn a_pause_with_an_end_ends_by_itself_and_the_limit_holds_after_it() {
     let world = World::new("10/s");
     world.lane.pause(Some(secs(60)));
-    assert_eq!(world.lane.snapshot().next_slot, Some(secs(60)));
+    assert_eq!(world.lane.snapshot().queue.next_slot, Some(secs(60)));
     let (first, second, third) = tokio::join!(world.send(), world.send(), world.send());
     assert_eq!([first, second, third], [secs(60), secs(60) + ms(100), secs(60) + ms(200)]);
     assert!(!world.lane.resume());

@@ -75,7 +75,7 @@ fn simulate(limits: &str, margin: MarginSpec, jobs: Vec<Job>) -> Vec<(Instant, u
         assert!(!watch.is_finished(), "slots were lost");
         watch.abort();
         let end = world.lane.snapshot();
-        assert_eq!((end.waiting, end.in_flight), (0, 0), "something was left behind");
+        assert_eq!((end.queue.waiting, end.in_flight.count), (0, 0), "something was left behind");
         let arrivals = arrivals.lock();
         arrivals.clone()
     })

@@ -273,7 +273,7 @@ async fn what_is_refused_within_its_budget_pauses_alone() {
         };
         send(other);
     }
-    let own = &world.lane.snapshot().own_limits;
+    let own = &world.lane.snapshot().learned.own_limits;
     assert_eq!(own.iter().map(|own| own.group.to_string()).collect::<Vec<_>>(), ["a budget of tenant"]);
     let (begun, _permit) = (world.clock.now(), paused.await);
     assert!(world.clock.now().since(begun) >= ms(9_500), "as long as the API asks");
@@ -338,7 +338,7 @@ fn simulate(jobs: Vec<Job>) -> Result<(), TestCaseError> {
         tasks.join_all().await;
         prop_assert!(!watch.is_finished(), "slots were lost");
         let end = world.lane.snapshot();
-        prop_assert_eq!((end.waiting, end.in_flight), (0, 0), "something was left behind");
+        prop_assert_eq!((end.queue.waiting, end.in_flight.count), (0, 0), "something was left behind");
         let arrivals = arrivals.lock();
         for (bit, (most, per)) in limits.into_iter().enumerate() {
             let of = arrivals.iter().filter(|(_, mask)| mask & (1 << bit) != 0);

@@ -37,20 +37,20 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
     /// higher urgency take the fraction `inflow` of the slots.
     pub fn ahead(&self, claim: &Claim, cost: &Cost, passing: Passing, inflow: f64) -> Part {
         let contest = (Contest::Slots, passing);
-        self.backlog.ahead(&self.backlog.resolve(*claim), cost, contest, Some(&self.front), inflow)
+        Part::before(&self.backlog, &self.backlog.resolve(*claim), cost, contest, Some(&self.front), inflow)
     }
 
     /// The part of other units that precedes a request arriving in this class, if blocked requests are `passing`.
     pub fn units_ahead(&self, claim: &Claim, cost: &Cost, line: &K, passing: Passing) -> Part {
         let wait_point = self.line_ids.get(line).map(|line| self.lines[*line].wait_point);
         let ranking = wait_point.and_then(|wait_point| self.ranking_at(wait_point));
-        self.backlog.ahead(&self.backlog.resolve(*claim), cost, (Contest::Units, passing), ranking, 0.0)
+        Part::before(&self.backlog, &self.backlog.resolve(*claim), cost, (Contest::Units, passing), ranking, 0.0)
     }
 
     /// The part of the queue of this budget, which is `backlog`, that precedes an arriving request.
     pub fn ahead_at(&self, budget: u32, backlog: &Backlog, claim: &Claim, cost: &Cost, passing: Passing) -> Part {
         let ranking = self.sets.wait_point_of(budget).and_then(|wait_point| self.ranking_at(wait_point));
-        backlog.ahead(&self.backlog.resolve(*claim), cost, (Contest::All, passing), ranking, 0.0)
+        Part::before(backlog, &self.backlog.resolve(*claim), cost, (Contest::All, passing), ranking, 0.0)
     }
 
     /// The flows with the most waiting requests, at most `most` of them. O(flows).

@@ -83,3 +83,22 @@ pub(super) enum WaitPointState {
     /// Unused: no flow queue is blocked there. The wait point is removed once it is not listed.
     Gone,
 }
+
+// === impl WaitPoint ===
+
+impl WaitPoint {
+    /// A wait point without blocked flow queues.
+    pub(super) const OPEN: Self =
+        Self { blocked: 0, state: WaitPointState::Open, cost: None, listed: false, ranking: None, kept: None };
+
+    /// The ranking of the flow queues blocked here.
+    pub(super) fn ranking(&mut self) -> &mut Ranking {
+        self.ranking.as_mut().expect("a flow queue is blocked here")
+    }
+
+    /// Removes a flow queue that is no longer blocked here.
+    pub(super) fn remove(&mut self, at: RankedAt, claim: &Claim, flow_queue: u32, key: u64) {
+        self.blocked -= 1;
+        self.ranking().remove(at, claim, flow_queue, key);
+    }
+}

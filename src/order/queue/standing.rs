@@ -8,7 +8,7 @@ use andante_limit::Cost;
 use super::{FlowQueue, HeadFinding, Hold, LOOKS, NONE, Queue, TicketRules, WaitPoint, WaitPointState};
 use crate::{
     claim::{Claim, Comes},
-    ranking::{RankedAt, Ranking},
+    ranking::Ranking,
     slab::Slab,
 };
 
@@ -280,24 +280,5 @@ pub(super) fn recheck(wait_points: &mut Slab<WaitPoint>, closed: &mut BTreeSet<(
         closed.remove(&(before, wait_point));
         wait_points[wait_point].state = WaitPointState::Closed(Instant::START);
         closed.insert((Instant::START, wait_point));
-    }
-}
-
-// === impl WaitPoint ===
-
-impl WaitPoint {
-    /// A wait point without blocked flow queues.
-    pub(super) const OPEN: Self =
-        Self { blocked: 0, state: WaitPointState::Open, cost: None, listed: false, ranking: None, kept: None };
-
-    /// The ranking of the flow queues blocked here.
-    pub(super) fn ranking(&mut self) -> &mut Ranking {
-        self.ranking.as_mut().expect("a flow queue is blocked here")
-    }
-
-    /// Removes a flow queue that is no longer blocked here.
-    pub(super) fn remove(&mut self, at: RankedAt, claim: &Claim, flow_queue: u32, key: u64) {
-        self.blocked -= 1;
-        self.ranking().remove(at, claim, flow_queue, key);
     }
 }

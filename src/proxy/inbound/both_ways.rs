@@ -55,7 +55,7 @@ enum End {
 
 /// Copies both ways. Afterwards bytes of the worker may be unread: see [`ClientConnection::linger`].
 ///
-/// [`ClientConnection::linger`]: crate::proxy::session::ClientConnection::linger
+/// [`ClientConnection::linger`]: crate::proxy::client_connection::ClientConnection::linger
 pub(super) async fn copy<W, A, G>(worker: W, api: A, gate: &G) -> Result<(), Broken<G::Closed>>
 where
     W: AsyncRead + AsyncWrite + Unpin,

@@ -9,12 +9,13 @@ use super::{http1, http2, socket::Socket, takeover};
 use crate::{
     clock::Instant,
     proxy::{
+        client_connection::ClientConnection,
         context::Proxy,
         drain::{NEW, SLOW},
         exchange::Exchange,
         outbound::pool::Pool,
         protocol::PREFACE,
-        session::{ClientConnection, Session},
+        session::Session,
     },
     tls::Protocol,
 };

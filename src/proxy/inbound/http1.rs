@@ -10,7 +10,7 @@ use std::{
 
 use bytes::Bytes;
 use http::{
-    HeaderValue, Method, Request,
+    HeaderValue, Method, Request, Response,
     header::{CONNECTION, UPGRADE},
 };
 use http_body::{Body as _, Frame, SizeHint};
@@ -53,46 +53,8 @@ where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
     exchange.reserve_memory(AT_ONCE);
-    let service = service_fn(|request: Request<Incoming>| {
-        exchange.set_answering(true);
-        exchange.interim.open(request.version());
-        exchange.stats.begin(exchange.progress.awaits_answer());
-        // Bytes after a request for another protocol need not be HTTP.
-        let asks_for_takeover = request.method() == Method::CONNECT || request.headers().contains_key(UPGRADE);
-        let body_bytes = request.body().size_hint().exact().filter(|_| !asks_for_takeover);
-        exchange.progress.head_parsed(body_bytes);
-        exchange.set_out_of_memory(false);
-        exchange.memory(|memory| memory.hold_only(&request));
-        let request = Box::new(request.map(|body| RequestBody::new(body, exchange.progress.clone(), None)));
-        let arrival = Arrival { exchange: exchange.clone(), request };
-        let exchange = exchange.clone();
-        async move {
-            // Created here: a future that is created outside is stored a second time where it is awaited.
-            let mut answer = stack().call(arrival).await.unwrap_or_else(|never| match never {});
-            exchange.interim.close();
-            exchange.memory(|memory| memory.release());
-            let head = fields_bytes(answer.headers());
-            if head > USUAL_ANSWER_HEAD_BYTES && !exchange.give(head) {
-                answer = respond::without_memory(&exchange);
-            }
-            // hyper closes the connection then. A worker in the middle of its upload has to be told (RFC 9112 §9.6).
-            let is_cut_short = exchange.progress.is_unread() || exchange.progress.is_body_coming();
-            if is_cut_short && answer.status().as_u16() >= 400 {
-                answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-            }
-            Ok::<_, Infallible>(answer.map(|body| Unhurried { body, exchange }))
-        }
-    });
-    let connection = http1::Builder::new()
-        .max_headers(MAX_FIELDS)
-        .max_buf_size(MAX_HEAD)
-        // Old servers and devices compare names byte by byte.
-        .preserve_header_case(true)
-        // An answer without a date gets that of its arrival (RFC 9110 §6.6.1).
-        .auto_date_header(true)
-        // Pieces of answers are written from the buffers into which they were read: no second copy waits for a slow
-        // worker.
-        .writev(true)
+    let service = service_fn(|request| answer(begin(&exchange, request)));
+    let connection = builder()
         .serve_connection(TokioIo::new(RewriteErrorsIo::new(stream, exchange.clone())), service)
         .with_upgrades();
 
@@ -144,6 +106,55 @@ where
     if (finished || exchange.is_out_of_memory()) && !exchange.is_handed_over() && !exchange.session.client.has_left() {
         Box::pin(exchange.session.client.linger()).await;
     }
+}
+
+fn builder() -> http1::Builder {
+    let mut builder = http1::Builder::new();
+    builder
+        .max_headers(MAX_FIELDS)
+        .max_buf_size(MAX_HEAD)
+        // Old servers and devices compare names byte by byte.
+        .preserve_header_case(true)
+        // An answer without a date gets that of its arrival (RFC 9110 §6.6.1).
+        .auto_date_header(true)
+        // Pieces of answers are written from the buffers into which they were read: no second copy waits for a slow
+        // worker.
+        .writev(true);
+    builder
+}
+
+/// Begins the exchange of a `request` whose head hyper has parsed.
+fn begin(exchange: &Arc<Exchange>, request: Request<Incoming>) -> Arrival {
+    exchange.set_answering(true);
+    exchange.interim.open(request.version());
+    exchange.stats.begin(exchange.progress.awaits_answer());
+    // Bytes after a request for another protocol need not be HTTP.
+    let asks_for_takeover = request.method() == Method::CONNECT || request.headers().contains_key(UPGRADE);
+    let body_bytes = request.body().size_hint().exact().filter(|_| !asks_for_takeover);
+    exchange.progress.head_parsed(body_bytes);
+    exchange.set_out_of_memory(false);
+    exchange.memory(|memory| memory.hold_only(&request));
+    let request = Box::new(request.map(|body| RequestBody::new(body, exchange.progress.clone(), None)));
+    Arrival { exchange: exchange.clone(), request }
+}
+
+/// Takes a request through the stack.
+async fn answer(arrival: Arrival) -> Result<Response<Unhurried>, Infallible> {
+    let exchange = arrival.exchange.clone();
+    // Created here: a future that is created outside is stored a second time where it is awaited.
+    let mut answer = stack().call(arrival).await.unwrap_or_else(|never| match never {});
+    exchange.interim.close();
+    exchange.memory(|memory| memory.release());
+    let head = fields_bytes(answer.headers());
+    if head > USUAL_ANSWER_HEAD_BYTES && !exchange.give(head) {
+        answer = respond::without_memory(&exchange);
+    }
+    // hyper closes the connection then. A worker in the middle of its upload has to be told (RFC 9112 §9.6).
+    let is_cut_short = exchange.progress.is_unread() || exchange.progress.is_body_coming();
+    if is_cut_short && answer.status().as_u16() >= 400 {
+        answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    Ok(answer.map(|body| Unhurried { body, exchange }))
 }
 
 // === impl Unhurried ===

@@ -29,12 +29,10 @@ use crate::{
     memory::Charge,
     proxy::{
         call::Arrival,
+        client_connection::Linger,
         context::Proxy,
         exchange::Exchange,
-        inbound::{
-            socket::Linger,
-            watchdog::{self, NextLook, Watchdog},
-        },
+        inbound::watchdog::{self, NextLook, Watchdog},
         message::{
             fields::fields_bytes,
             frame_filter::{FrameFilter, Received},
@@ -89,57 +87,22 @@ where
 {
     let (proxy, streams, next_look) = (session.proxy.clone(), Streams::default(), Arc::new(NextLook::default()));
     let usual = watchdog::tick(&proxy);
-    next_look.set(proxy.clock.now() + usual);
     let memory = RequestMemory::new(&session, CONNECTION_WINDOW as usize);
-    let on_unread: OnUnread = {
-        let session = session.clone();
-        Arc::new(move |upload| {
-            let mut charge = session.proxy.memory.charge(session.holder());
-            // Without memory, the stream is reset at once.
-            if charge.resize(STREAM_BYTES as u64) {
-                tokio::spawn(read_rest(upload, session.proxy.clone(), charge));
-            }
-        })
-    };
+    let on_unread = on_unread(&session);
     let service = service_fn(|request: Request<Incoming>| {
         let held = memory.hold(&request);
-        let now = session.proxy.clock.now();
-        let exchange = Arc::new(Exchange::new(session.clone(), now));
-        streams.add(&exchange);
-        exchange.begins(now);
-        let request = Box::new(request.map(|body| RequestBody::new(body, exchange.progress.clone(), Some(&on_unread))));
-        exchange.set_out_of_memory(matches!(held, Err(NoMemory::Account)));
-        let arrival = Arrival { exchange, request };
+        let arrival = streams.begin(&session, request, &on_unread);
+        arrival.exchange.set_out_of_memory(matches!(held, Err(NoMemory::Account)));
         answer(arrival, next_look.clone(), held)
     });
-    let (heads, head_refused) = (memory.clone(), AtomicBool::new(false));
-    let mut open_block = 0;
-    let on_read = |received: Received| {
-        let before = std::mem::replace(&mut open_block, received.open_block);
-        if open_block.max(before) > USUAL_HEAD_BYTES && !heads.reads_head(open_block) {
-            head_refused.store(true, Ordering::Relaxed);
-        }
-        Ok(())
-    };
-    let connection = http2::Builder::new(StreamExecutor)
-        .timer(TokioTimer::new())
-        .max_concurrent_streams(MAX_STREAMS)
-        .initial_stream_window_size(STREAM_WINDOW)
-        .initial_connection_window_size(CONNECTION_WINDOW)
-        .max_header_list_size(MAX_HEAD as u32)
-        .max_send_buf_size(SEND_BUFFER)
-        .keep_alive_interval(PING)
-        .auto_date_header(true)
-        .serve_connection(TokioIo::new(FrameFilter::of_client(stream, on_read)), service);
-
-    let mut connection = pin!(connection);
+    let head_refused = AtomicBool::new(false);
+    let stream = TokioIo::new(FrameFilter::of_client(stream, on_read(memory.clone(), &head_refused)));
+    let mut connection = pin!(builder().serve_connection(stream, service));
     let mut tick = tokio::time::interval(usual);
     let mut drain = pin!(proxy.drain.notified());
     drain.as_mut().enable();
-    // Time by which the connection has to carry a request.
-    let timeouts = proxy.timeouts();
-    let mut idle_until = proxy.clock.now() + timeouts.head;
-    let (mut draining, mut rested, mut idle) = (false, false, false);
+    let mut checks = ConnectionChecks::new(&session, &streams, &next_look, usual);
+    let mut draining = false;
     poll_fn(|cx| {
         let _ = drain.as_mut().poll(cx);
         if proxy.is_draining() && !draining {
@@ -151,34 +114,19 @@ where
         }
         // The connection is polled first, so that frames for its streams are written before they are cut.
         if let Poll::Ready(ended) = connection.as_mut().poll(cx) {
-            if let Err(error) = ended {
-                debug!(%error, "a worker's connection ended early");
-            }
+            let _ = ended.inspect_err(|error| debug!(%error, "a worker's connection ended early"));
             return Poll::Ready(());
         }
         let mut out_of_memory = head_refused.load(Ordering::Relaxed);
         while !out_of_memory && tick.poll_tick(cx).is_ready() {
-            let now = proxy.clock.now();
             out_of_memory = proxy.memory.is_to_end(session.holder());
-            next_look.set(now + tick.period());
-            // Streams that will be late before the next check have timers from now on.
-            streams.look_again(if now >= proxy.drain.cut_off() { Instant::FAR } else { now + tick.period() });
-            match streams.look(now - usual) {
-                StreamActivity::Stuck => return Poll::Ready(()),
-                StreamActivity::Busy => (idle_until, rested) = (now + timeouts.keep_alive, false),
-                // While there is no room for others, a connection that was also idle at the check before makes some.
-                StreamActivity::Idle if now < idle_until && !(rested && proxy.drain.is_full(now)) => rested = true,
-                StreamActivity::Idle if idle => return Poll::Ready(()),
-                StreamActivity::Idle => {
-                    // A request may be on its way: a client that gets GOAWAY first knows whether its request was
-                    // processed (RFC 9113 §6.8).
-                    idle = true;
+            match checks.check(tick.period()) {
+                NextStep::Serve => {}
+                NextStep::ShutDown => {
                     connection.as_mut().graceful_shutdown();
                     cx.waker().wake_by_ref();
                 }
-            }
-            if now >= proxy.drain.cut_off() && !streams.await_answers() {
-                return Poll::Ready(());
+                NextStep::End => return Poll::Ready(()),
             }
         }
         if out_of_memory {
@@ -192,6 +140,45 @@ where
         Poll::Pending
     })
     .await;
+}
+
+/// Returns the callback for each read: it charges the heads of requests, and sets `is_refused` if no memory is left for
+/// one.
+fn on_read(memory: RequestMemory, is_refused: &AtomicBool) -> impl FnMut(Received) -> io::Result<()> {
+    let mut open_block = 0;
+    move |received| {
+        let before = std::mem::replace(&mut open_block, received.open_block);
+        if open_block.max(before) > USUAL_HEAD_BYTES && !memory.reads_head(open_block) {
+            is_refused.store(true, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+}
+
+fn builder() -> http2::Builder<StreamExecutor> {
+    let mut builder = http2::Builder::new(StreamExecutor);
+    builder
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(MAX_STREAMS)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_header_list_size(MAX_HEAD as u32)
+        .max_send_buf_size(SEND_BUFFER)
+        .keep_alive_interval(PING)
+        .auto_date_header(true);
+    builder
+}
+
+/// Returns the callback for uploads that nothing reads to their end: the rest is read and dropped.
+fn on_unread(session: &Arc<Session>) -> OnUnread {
+    let session = session.clone();
+    Arc::new(move |upload| {
+        let mut charge = session.proxy.memory.charge(session.holder());
+        // Without memory, the stream is reset at once.
+        if charge.resize(STREAM_BYTES as u64) {
+            tokio::spawn(read_rest(upload, session.proxy.clone(), charge));
+        }
+    })
 }
 
 /// Takes one stream's request through the stack. `next_look` is the time of its connection's next check of deadlines.
@@ -251,6 +238,30 @@ fn out_of_memory(exchange: &Exchange) -> BoxError {
     h2::Error::from(Reason::ENHANCE_YOUR_CALM).into()
 }
 
+/// Periodic checks of a connection's deadlines.
+struct ConnectionChecks<'a> {
+    proxy: &'a Proxy,
+    streams: &'a Streams,
+    next_look: &'a NextLook,
+    /// Interval of the checks before the process drains.
+    usual: Duration,
+    keep_alive: Duration,
+    /// Time by which the connection has to carry a request.
+    idle_until: Instant,
+    /// The connection was idle at the last check.
+    rested: bool,
+    is_shutting_down: bool,
+}
+
+/// Outcome of a check.
+enum NextStep {
+    Serve,
+    /// The client gets GOAWAY. A request may be on its way, and the client then knows whether its request was processed
+    /// (RFC 9113 §6.8).
+    ShutDown,
+    End,
+}
+
 /// Activity of a connection's streams.
 enum StreamActivity {
     /// There is no stream.
@@ -260,6 +271,40 @@ enum StreamActivity {
     /// A stream has not moved for longer than its body's timeout, although hyper would have polled it: the worker does
     /// not read the connection.
     Stuck,
+}
+
+// === impl ConnectionChecks ===
+
+impl<'a> ConnectionChecks<'a> {
+    fn new(session: &'a Session, streams: &'a Streams, next_look: &'a NextLook, usual: Duration) -> Self {
+        let proxy = &*session.proxy;
+        let timeouts = proxy.timeouts();
+        next_look.set(proxy.clock.now() + usual);
+        let (keep_alive, idle_until) = (timeouts.keep_alive, proxy.clock.now() + timeouts.head);
+        Self { proxy, streams, next_look, usual, keep_alive, idle_until, rested: false, is_shutting_down: false }
+    }
+
+    /// Checks the connection and its streams. The next check is after `interval`.
+    fn check(&mut self, interval: Duration) -> NextStep {
+        let (now, drain) = (self.proxy.clock.now(), &self.proxy.drain);
+        let is_cut_off = now >= drain.cut_off();
+        self.next_look.set(now + interval);
+        // Streams that will be late before the next check have timers from now on.
+        self.streams.look_again(if is_cut_off { Instant::FAR } else { now + interval });
+        let mut step = NextStep::Serve;
+        match self.streams.look(now - self.usual) {
+            StreamActivity::Stuck => return NextStep::End,
+            StreamActivity::Busy => (self.idle_until, self.rested) = (now + self.keep_alive, false),
+            // While there is no room for others, a connection that was also idle at the check before makes some.
+            StreamActivity::Idle if now < self.idle_until && !(self.rested && drain.is_full(now)) => self.rested = true,
+            StreamActivity::Idle if self.is_shutting_down => return NextStep::End,
+            StreamActivity::Idle => {
+                self.is_shutting_down = true;
+                step = NextStep::ShutDown;
+            }
+        }
+        if is_cut_off && !self.streams.await_answers() { NextStep::End } else { step }
+    }
 }
 
 // === impl StreamExecutor ===
@@ -315,6 +360,16 @@ impl http_body::Body for Watched {
 // === impl Streams ===
 
 impl Streams {
+    /// Begins the exchange of a `request` whose head hyper has parsed.
+    fn begin(&self, session: &Arc<Session>, request: Request<Incoming>, on_unread: &OnUnread) -> Arrival {
+        let now = session.proxy.clock.now();
+        let exchange = Arc::new(Exchange::new(session.clone(), now));
+        self.add(&exchange);
+        exchange.begins(now);
+        let request = Box::new(request.map(|body| RequestBody::new(body, exchange.progress.clone(), Some(on_unread))));
+        Arrival { exchange, request }
+    }
+
     fn add(&self, exchange: &Arc<Exchange>) {
         let mut streams = self.0.lock();
         if streams.len() == streams.capacity() {

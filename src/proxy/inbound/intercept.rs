@@ -3,7 +3,11 @@
 //! An intercepted tunnel never falls back to a blind one: a tunnel with neither TLS nor HTTP is ended, and the log
 //! names the remedy.
 
-use std::{io, sync::Arc, time::SystemTime};
+use std::{
+    io,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use rustls::AlertDescription;
 use tokio::{
@@ -23,6 +27,7 @@ use crate::{
     metrics::TunnelContent,
     policy::{self, Https, Origin, Scheme},
     proxy::{
+        context::Proxy,
         exchange::Exchange,
         incidents::Incidents,
         log_throttle::LogTopic,
@@ -113,66 +118,77 @@ pub(super) struct LeftAlone {
 
 /// Serves the requests in a tunnel to an intercepted host. Returns the tunnel if it is to be relayed blindly.
 pub(super) async fn serve(exchange: Arc<Exchange>, mut client: Socket, route: Arc<Route>) -> Option<LeftAlone> {
-    let (proxy, metrics, patience) = (&exchange.proxy, route.lane.metrics(), exchange.progress.timeouts().head);
+    let (proxy, patience) = (&exchange.proxy, exchange.progress.timeouts().head);
     let first = tokio::select! {
         first = client.peek() => first.map(|first| (first.first().copied(), protocol(first))),
         () = proxy.clock.sleep_until(proxy.clock.now() + patience) => Ok((None, None)),
         () = proxy.drain.begun() => return None,
     };
     match first {
-        Ok((Some(HANDSHAKE), _)) => {
-            let named = tokio::select! {
-                named = by_name(&exchange, &mut client, &route) => named,
-                () = proxy.drain.begun() => return None,
-            };
-            let (session, route) = match named {
-                Named::Intercepted(session, route) => (session, route),
-                Named::Refused(name) => {
-                    server_name::refused(&exchange, &route, Some(&name));
-                    return None;
-                }
-                Named::Blind(hello) => return Some(LeftAlone { route, client, hello }),
-            };
-            let metrics = route.lane.metrics();
-            let shaken = tokio::select! {
-                shaken = tokio::time::timeout(patience, shake_hands(&exchange, client, &route)) => shaken,
-                // No request has come yet, and a slow handshake must not delay the end.
-                () = proxy.drain.begun() => return None,
-            };
-            match shaken.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
-                Ok(stream) => {
-                    metrics.intercepted(TunnelContent::Tls);
-                    let newer = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-                    spoken(session.clone(), stream, if newer { Protocol::Http2 } else { Protocol::Http1 }).await;
-                    if session.routes.lock().is_empty() && !proxy.is_draining() {
-                        left_unused(&exchange, &route);
-                    }
-                }
-                Err(error) => not_shaken(&exchange, &route, &error),
-            }
-        }
+        Ok((Some(HANDSHAKE), _)) => return serve_tls(&exchange, client, route, patience).await,
         Ok((_, Some(protocol))) => {
-            metrics.intercepted(TunnelContent::Plain);
+            route.lane.metrics().intercepted(TunnelContent::Plain);
             let session = exchange.session.inside(Origin { scheme: Scheme::Http, ..route.origin.clone() }, protocol);
             spoken(Arc::new(session), client, protocol).await;
         }
         // The tunnel was opened and closed without data.
         Ok((None, _)) | Err(_) => debug!(origin = %route.origin, "nothing came through a tunnel"),
-        Ok(_) => {
-            metrics.intercepted(TunnelContent::NotHttp);
-            let (host, now) = (&route.origin.host, proxy.clock.now());
-            let detail = format!("{host}: what came through a tunnel is neither TLS nor HTTP");
-            proxy.reports.incidents.not_intercepted(Incidents::NOT_HTTP, detail, LEAVE_ALONE, now);
-            if proxy.reports.throttle.is_due(LogTopic::NotHttp, host, now) {
-                warn!(
-                    %host,
-                    "ended a tunnel: its host is intercepted, and what came through it is neither TLS nor HTTP/1; \
-                     {LEAVE_ALONE}"
-                );
-            }
-        }
+        Ok(_) => not_http(proxy, &route),
     }
     None
+}
+
+/// Serves a tunnel that begins with a TLS handshake. Returns it if it is to be relayed blindly.
+async fn serve_tls(
+    exchange: &Arc<Exchange>,
+    mut client: Socket,
+    route: Arc<Route>,
+    patience: Duration,
+) -> Option<LeftAlone> {
+    let drain = &exchange.proxy.drain;
+    let named = tokio::select! {
+        named = by_name(exchange, &mut client, &route) => named,
+        () = drain.begun() => return None,
+    };
+    let (session, route) = match named {
+        Named::Intercepted(session, route) => (session, route),
+        Named::Refused(name) => {
+            server_name::refused(exchange, &route, Some(&name));
+            return None;
+        }
+        Named::Blind(hello) => return Some(LeftAlone { route, client, hello }),
+    };
+    let shaken = tokio::select! {
+        shaken = tokio::time::timeout(patience, shake_hands(exchange, client, &route)) => shaken,
+        // No request has come yet, and a slow handshake must not delay the end.
+        () = drain.begun() => return None,
+    };
+    match shaken.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
+        Ok(stream) => {
+            route.lane.metrics().intercepted(TunnelContent::Tls);
+            let newer = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+            spoken(session.clone(), stream, if newer { Protocol::Http2 } else { Protocol::Http1 }).await;
+            if session.routes.lock().is_empty() && !exchange.proxy.is_draining() {
+                left_unused(exchange, &route);
+            }
+        }
+        Err(error) => not_shaken(exchange, &route, &error),
+    }
+    None
+}
+
+/// Reports a tunnel whose first bytes are neither TLS nor HTTP.
+fn not_http(proxy: &Proxy, route: &Route) {
+    route.lane.metrics().intercepted(TunnelContent::NotHttp);
+    let (host, now) = (&route.origin.host, proxy.clock.now());
+    let detail = format!("{host}: what came through a tunnel is neither TLS nor HTTP");
+    proxy.reports.incidents.not_intercepted(Incidents::NOT_HTTP, detail, LEAVE_ALONE, now);
+    if proxy.reports.throttle.is_due(LogTopic::NotHttp, host, now) {
+        warn!(
+            %host,
+            "ended a tunnel: its host is intercepted, and what came through it is neither TLS nor HTTP/1; {LEAVE_ALONE}"
+        );
+    }
 }
 
 /// Ends a tunnel to a port that takes plain HTTP only. A TLS client gets an alert with the reason.

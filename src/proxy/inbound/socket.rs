@@ -8,24 +8,16 @@ use std::{
     io::{self, IoSlice},
     pin::Pin,
     sync::Arc,
-    task::{Context, Poll, Waker, ready},
-    time::Duration,
+    task::{Context, Poll, ready},
 };
 
 use bytes::{Buf, Bytes, BytesMut};
 use rustix::{io::Errno, net::Shutdown};
-use tokio::{
-    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, Interest, ReadBuf},
-    net::TcpStream,
-};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, Interest, ReadBuf};
 
-use crate::{
-    clock::Instant,
-    proxy::{
-        context::Proxy,
-        message::send::{poll_send, poll_send_pieces},
-        session::ClientConnection,
-    },
+use crate::proxy::{
+    client_connection::ClientConnection,
+    message::send::{poll_send, poll_send_pieces},
 };
 
 /// The socket of a client.
@@ -35,19 +27,8 @@ pub(crate) struct Socket {
     ahead: Option<Box<Bytes>>,
 }
 
-/// Maximum silence of a client that still sends after its answer, before its connection or stream is dropped.
-const LINGER: Duration = Duration::from_secs(2);
-/// Maximum time for reading such a client while the process ends.
-const LINGER_IN_DRAIN: Duration = Duration::from_millis(100);
 /// Maximum number of bytes that are read to detect a client's protocol.
 const PEEK: usize = 4096;
-
-/// Time in which a client is read that still sends after its answer.
-pub(super) struct Linger {
-    begun: Instant,
-    /// Time at which reading ends if nothing else is read.
-    pub(super) silent_until: Instant,
-}
 
 // === impl Socket ===
 
@@ -92,85 +73,6 @@ impl Socket {
         self.ahead = (!all.is_empty()).then(|| Box::new(all.freeze()));
         Ok(read)
     }
-}
-
-impl Linger {
-    pub(super) fn begin(proxy: &Proxy) -> Self {
-        let begun = proxy.clock.now();
-        let mut linger = Self { begun, silent_until: begun };
-        linger.extend(proxy);
-        linger
-    }
-
-    /// Extends the time after a read. Returns whether it is over all the same.
-    pub(super) fn extend(&mut self, proxy: &Proxy) -> bool {
-        let now = proxy.clock.now();
-        let ends_at = self.begun + if proxy.is_draining() { LINGER_IN_DRAIN } else { proxy.timeouts().idle };
-        self.silent_until = ends_at.min(now + LINGER);
-        now >= ends_at
-    }
-}
-
-impl ClientConnection {
-    /// Returns whether the client has closed its side, even if earlier bytes are still unread. If it has not, wakes the
-    /// task when it does.
-    pub(crate) fn poll_left(&self, cx: &mut Context<'_>) -> bool {
-        loop {
-            let ready = std::pin::pin!(self.stream.ready(Interest::READABLE));
-            match ready.poll(&mut Context::from_waker(Waker::noop())) {
-                Poll::Ready(Ok(ready)) if ready.is_read_closed() => return true,
-                Poll::Ready(Ok(_)) => {
-                    // Readability is set aside, so that the next event wakes the task.
-                    self.set_unread(true);
-                    let _ = self
-                        .stream
-                        .try_io(Interest::READABLE, || io::Result::<()>::Err(io::ErrorKind::WouldBlock.into()));
-                }
-                Poll::Ready(Err(_)) => return true,
-                Poll::Pending => {}
-            }
-            match self.stream.poll_read_ready(cx) {
-                Poll::Ready(Ok(())) => {}
-                Poll::Ready(Err(_)) => return true,
-                Poll::Pending => return false,
-            }
-        }
-    }
-
-    /// Waits until the client closes its side, too. The client may still be sending, such as a body that was answered
-    /// early. If the socket were closed with data unread, the system would reset the connection, and the client would
-    /// lose the answer (RFC 9112 §9.6). Waits only briefly after the client's last byte, and at most `idle` if the
-    /// client keeps sending.
-    pub(crate) async fn linger(&self) {
-        let (clock, mut linger) = (self.proxy.clock, Linger::begin(&self.proxy));
-        // hyper shuts down itself, but not after a refused CONNECT.
-        let _ = rustix::net::shutdown(&self.stream, Shutdown::Write);
-        // Tokio may believe that nothing is there: see `poll_left`.
-        let mut over = discard(&self.stream).unwrap_or(false);
-        while !over {
-            tokio::select! {
-                ready = self.stream.readable() => {
-                    let discarded = self.stream.try_io(Interest::READABLE, || discard(&self.stream));
-                    over = ready.is_err() || discarded.unwrap_or(false) || linger.extend(&self.proxy);
-                }
-                () = clock.sleep_until(linger.silent_until) => return,
-            }
-        }
-    }
-}
-
-/// Reads and drops up to a megabyte. Returns whether that reached the end.
-fn discard(stream: &TcpStream) -> io::Result<bool> {
-    let mut waste = [0; 16 * 1024];
-    for _ in 0..64 {
-        match rustix::io::read(stream, &mut waste) {
-            Ok(0) => return Ok(true),
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(Errno::AGAIN) => return Err(io::ErrorKind::WouldBlock.into()),
-            Err(_) => return Ok(true),
-        }
-    }
-    Ok(false)
 }
 
 impl AsyncRead for Socket {

@@ -1,6 +1,9 @@
 //! The beginning of an HTTP/2 connection to an upstream.
 
-use std::sync::{Arc, atomic::AtomicBool};
+use std::{
+    io,
+    sync::{Arc, atomic::AtomicBool},
+};
 
 use h2::client;
 use tokio::{
@@ -20,7 +23,7 @@ use crate::{
     memory::Holder,
     policy::Origin,
     proxy::message::{
-        frame_filter::FrameFilter,
+        frame_filter::{FrameFilter, Received},
         head_memory::{self, Head, MAX_HEAD_BYTES},
         receive_window::{FIRST_WINDOW_BYTES, ReceiveWindow},
         stream_body::{CONNECTION_WINDOW, MOST_STREAMS},
@@ -40,6 +43,22 @@ pub(super) struct NewConnection<'a> {
     pub(super) life: Lifespan,
     /// True if the upstream has complained of PINGs.
     pub(super) no_pings: Arc<AtomicBool>,
+}
+
+/// Returns the callback for each read on a connection that begins now.
+fn on_read(state: Arc<ConnectionState>, mut head: Head) -> impl FnMut(Received) -> io::Result<()> {
+    let (clock, begun, mut timed) = (state.clock, state.clock.now(), false);
+    move |received| {
+        state.liveness.on_read(received.message, || clock.now());
+        if !head.resize(received.open_block) {
+            return Err(head_memory::error());
+        }
+        // Acknowledgement of the connection's first SETTINGS.
+        if received.acknowledgement && !std::mem::replace(&mut timed, true) {
+            state.window.on_round_trip(clock.now().since(begun));
+        }
+        Ok(())
+    }
 }
 
 /// Makes an HTTP/2 connection of `stream`. Returns it with room for a first request, once the upstream has announced
@@ -62,19 +81,8 @@ where
         no_pings,
     });
     let failed = |source: BoxError| Error::Connect { origin: origin.to_string(), source };
-    let (read, begun) = (state.clone(), clock.now());
-    let (mut timed, mut head) = (false, Head::of(outbound.memory.charge(Holder::Heads)));
-    let stream = FrameFilter::of_server(stream, move |received| {
-        read.liveness.on_read(received.message, || clock.now());
-        if !head.resize(received.open_block) {
-            return Err(head_memory::error());
-        }
-        // Acknowledgement of the connection's first SETTINGS.
-        if received.acknowledgement && !std::mem::replace(&mut timed, true) {
-            read.window.on_round_trip(clock.now().since(begun));
-        }
-        Ok(())
-    });
+    let head = Head::of(outbound.memory.charge(Holder::Heads));
+    let stream = FrameFilter::of_server(stream, on_read(state.clone(), head));
     let (sender, connection) = client::Builder::new()
         .initial_max_send_streams(UNTOLD)
         .initial_window_size(FIRST_WINDOW_BYTES)

@@ -42,46 +42,42 @@ pub(crate) struct SendError {
 #[error("{0}")]
 pub(crate) struct BodyFailure(BoxError);
 
-// === impl Stream ===
-
-impl Stream {
-    /// Sends `request`, and waits for the answer's head. If the answer comes first, the rest of the body is sent
-    /// afterwards.
-    pub(crate) async fn send(&self, request: BoxedRequest) -> Result<Response<StreamReader>, SendError> {
-        let connection = self.connection();
-        let mut sender = connection.sender();
-        if let Err(error) = poll_fn(|cx| sender.poll_ready(cx)).await {
-            return Err(SendError { error: unwrapped(error), unsent: Some(request) });
-        }
-        let failed = |error| SendError { error: connection.explain(error), unsent: None };
-        let (mut request, body) = without_body(*request);
-        fit(&mut request, &body);
-        let ends = body.is_end_stream();
-        connection.state().on_request();
-        let (mut answer, stream) = sender.send_request(request, ends).map_err(failed)?;
-        drop(sender);
-        let mut upload = (!ends).then(|| Box::pin(Upload::new(body, stream, connection.state().clone())));
-        let answer = poll_fn(|cx| {
-            if let Some(sending) = &mut upload
-                && let Poll::Ready(sent) = sending.as_mut().poll(cx)
-            {
-                upload = None;
-                if let Err(UploadError::Body(error)) = sent {
-                    return Poll::Ready(Err(SendError { error: BodyFailure(error).into(), unsent: None }));
-                }
-            }
-            Pin::new(&mut answer).poll(cx).map_err(failed)
-        })
-        .await?;
-        let upload = upload.map(|upload| {
-            let (read, answer) = oneshot::channel();
-            tokio::spawn(upload.finish(connection.clone(), answer));
-            read
-        });
-        let (parts, stream) = answer.into_parts();
-        let stream = StreamReader::new(stream, &parts.headers, upload);
-        Ok(Response::from_parts(parts, stream))
+/// Sends `request` on `stream`, and waits for the answer's head. If the answer comes first, the rest of the body is sent
+/// afterwards.
+pub(crate) async fn send(stream: &Stream, request: BoxedRequest) -> Result<Response<StreamReader>, SendError> {
+    let connection = stream.connection();
+    let mut sender = connection.sender();
+    if let Err(error) = poll_fn(|cx| sender.poll_ready(cx)).await {
+        return Err(SendError { error: unwrapped(error), unsent: Some(request) });
     }
+    let failed = |error| SendError { error: connection.explain(error), unsent: None };
+    let (mut request, body) = without_body(*request);
+    fit(&mut request, &body);
+    let ends = body.is_end_stream();
+    connection.state().on_request();
+    let (mut answer, body_stream) = sender.send_request(request, ends).map_err(failed)?;
+    drop(sender);
+    let mut upload = (!ends).then(|| Box::pin(Upload::new(body, body_stream, connection.state().clone())));
+    let answer = poll_fn(|cx| {
+        if let Some(sending) = &mut upload
+            && let Poll::Ready(sent) = sending.as_mut().poll(cx)
+        {
+            upload = None;
+            if let Err(UploadError::Body(error)) = sent {
+                return Poll::Ready(Err(SendError { error: BodyFailure(error).into(), unsent: None }));
+            }
+        }
+        Pin::new(&mut answer).poll(cx).map_err(failed)
+    })
+    .await?;
+    let upload = upload.map(|upload| {
+        let (read, answer) = oneshot::channel();
+        tokio::spawn(upload.finish(connection.clone(), answer));
+        read
+    });
+    let (parts, stream) = answer.into_parts();
+    let stream = StreamReader::new(stream, &parts.headers, upload);
+    Ok(Response::from_parts(parts, stream))
 }
 
 fn without_body(request: Request<RequestBody>) -> (Request<()>, RequestBody) {

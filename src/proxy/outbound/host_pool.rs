@@ -29,7 +29,7 @@ use crate::{
         outbound::{
             h1::Sender,
             h2::{SharedConnection, Stream},
-            h2_request::SendError,
+            h2_request::{self, SendError},
             lifespan::{Lifespan, ReportedAddresses, ReuseLimits},
         },
     },
@@ -307,7 +307,7 @@ impl PooledConnection {
                 let written = Written::by(&self.writes);
                 request.body_mut().note_writes(written.clone());
                 self.written = Some(written);
-                let answer = stream.send(request).await?;
+                let answer = h2_request::send(stream, request).await?;
                 let window = stream.connection().window().clone();
                 Ok(answer.map(|reader| AnswerBody::Shared(reader, window)))
             }

@@ -35,19 +35,21 @@ pub(crate) struct TryFacts<'a> {
     pub(crate) reason: Option<RetryReason>,
 }
 
-impl RequestTrace {
-    /// Begins a try, and passes the trace context to `request`. Returns the try's span if it is recorded.
-    pub(crate) fn begin_try<B>(
-        self: &Arc<Self>,
+// === impl TrySpan ===
+
+impl TrySpan {
+    /// Begins a try of the request that is traced by `trace`, and passes the trace context to `request`. Returns the try's span if it is recorded.
+    pub(crate) fn begin<B>(
+        trace: &Arc<RequestTrace>,
         request: &mut Request<B>,
         facts: TryFacts<'_>,
-    ) -> Option<Box<TrySpan>> {
-        if !self.is_recorded() {
-            self.pass_on(request.headers_mut(), &self.context);
+    ) -> Option<Box<Self>> {
+        if !trace.is_recorded() {
+            trace.pass_on(request.headers_mut(), &trace.context);
             return None;
         }
         let name = Some(method(request.method())).filter(|name| *name != OTHER).unwrap_or("HTTP");
-        let mut span = self.child(name, SpanKind::Client, self.clock.now());
+        let mut span = trace.child(name, SpanKind::Client, trace.clock.now());
         let TryFacts { origin, authority, resends, reason } = facts;
         note_method(&mut span, request.method());
         span.note("server.address", origin.host.to_string());
@@ -59,14 +61,10 @@ impl RequestTrace {
         if let Some(reason) = reason {
             span.note("andante.retry.reason", reason.as_str());
         }
-        self.pass_on(request.headers_mut(), &span.context);
-        Some(Box::new(TrySpan { request: self.clone(), span: Some(Box::new(span)) }))
+        trace.pass_on(request.headers_mut(), &span.context);
+        Some(Box::new(Self { request: trace.clone(), span: Some(Box::new(span)) }))
     }
-}
 
-// === impl TrySpan ===
-
-impl TrySpan {
     /// Records that the answer's head has come, by this version of HTTP.
     pub(crate) fn on_answer(&mut self, status: StatusCode, by: Version) {
         let Some(span) = &mut self.span else { return };

@@ -92,12 +92,10 @@ impl<'a> StatedFlow<'a> {
     }
 }
 
-impl Proxy {
-    /// Gives the waiting requests the current weights of their rules. Must be called on a tokio runtime.
-    pub fn reweigh_waiting(&self) {
-        for lane in self.lanes.all() {
-            lane.reweigh(weights_of(&lane.policy().turns));
-        }
+/// Gives the waiting requests of `proxy` the current weights of their rules. Must be called on a tokio runtime.
+pub fn reweigh_waiting(proxy: &Proxy) {
+    for lane in proxy.lanes.all() {
+        lane.reweigh(weights_of(&lane.policy().turns));
     }
 }
 

@@ -11,11 +11,11 @@ use std::{
     task::Poll,
 };
 
-use http::{Method, Response, StatusCode, header::UPGRADE};
+use http::{Method, Response, StatusCode};
 
 use self::answer::InFlight;
 use super::{
-    costs, respond,
+    costs,
     retry::{
         self,
         attempt::{AttemptContext, AttemptOutcome, FailedAttempt},
@@ -36,7 +36,6 @@ use crate::{
         outbound::{
             h2_request::SendError,
             host_pool::{AnswerBody, PooledConnection},
-            response_body::{ResponseBody, UpstreamBody},
             route::Route,
             way::ConnectionNeeds,
         },
@@ -54,44 +53,31 @@ const UNSEEN_BODY_BYTES: u64 = 64 * 1024;
 pub(crate) async fn forward(admitted: Admitted) -> Result<AttemptOutcome, Error> {
     let Admitted { call, mut permit, wait, now } = admitted;
     retry::begins(&call);
-    let first = call.retry.is_none();
-    let (resends, reason) = (call.exchange.stats.attempts(), call.retry.as_ref().map(|retry| retry.reason));
+    let (resends, retried) = (call.exchange.stats.attempts(), call.retry.as_ref().map(|retry| retry.reason));
     let Call { exchange, mut request, route, claim, cost, bound, location, deadline, upgrades, .. } = *call;
+    let context = AttemptContext { exchange, route, claim, cost, bound, location, deadline };
+    let AttemptContext { exchange, route, location, .. } = &context;
     let begun = exchange.attempt_begins();
-    let mut span = trace_try(&exchange, &route, &mut request, resends, reason);
+    let mut span = trace_try(exchange, route, &mut request, resends, retried);
     let (head, length) = (request.method() == Method::HEAD, costs::length(request.body()));
     let repeatable = replay::is_repeatable(&request);
-    // Present only if the step that reads requests has accepted it.
-    let wanted = if upgrades { request.headers().get(UPGRADE).cloned() } else { None };
-    let upgrade = wanted.map(|wanted| (wanted, hyper::upgrade::on(&mut *request)));
+    let upgrade = if upgrades { upgrade::requested(&mut request) } else { None };
     let keeps = route.lane.policy().retry.filter(|_| upgrade.is_none());
     let replay = keeps.map(|retry| ReplayRequest::of(&mut request, retry.body, &exchange.proxy.replay_memory));
-    let context = || {
-        let (exchange, route, location) = (exchange.clone(), route.clone(), location.clone());
-        AttemptContext { exchange, route, claim, cost, bound, location, deadline }
-    };
     // With a replay, each further attempt takes a permit of its own, and is counted.
     let unseen = if replay.is_some() { 0 } else { UNSEEN };
     let sent = {
-        let fresh = reason == Some(RetryReason::Cut);
+        let fresh = retried == Some(RetryReason::Cut);
         let needs = ConnectionNeeds { http1: upgrade.is_some(), own: bound, fresh };
-        let sending = pin!(send(&exchange, &route, &mut permit, now, request, needs, unseen, deadline));
-        in_time(&exchange, &route, sending).await
+        let sending = pin!(send(exchange, route, &mut permit, now, request, needs, unseen, deadline));
+        in_time(exchange, route, sending).await
     };
     exchange.attempt_ends(begun);
     let (answer, connection) = match sent {
         Ok(answered) => answered,
         Err(error) => {
             span.iter_mut().for_each(|span| span.on_error(&error));
-            // The breaker ignores an origin that has never answered: it may be one dead port beside live ones.
-            if error.trips_breaker() && route.has_answered() {
-                permit.broke();
-            }
-            if first && matches!(error, Error::NotProcessed { .. }) {
-                // The request was not counted either: the next attempt keeps its slot, if the slot is still valid. Only
-                // once, so that an upstream that processes nothing is not asked faster.
-                let _ = permit.recall();
-            }
+            unanswered(route, &mut permit, &error, retried.is_none());
             return failed(context, replay, error);
         }
     };
@@ -99,53 +85,43 @@ pub(crate) async fn forward(admitted: Admitted) -> Result<AttemptOutcome, Error>
     exchange.progress.moves();
     // Not the time of the turn: that may lie before the request was sent, and a window would end too soon.
     let (written, now) = (connection.written(), exchange.proxy.clock.now());
-    let in_flight = InFlight {
-        exchange: &exchange,
-        route: &route,
-        wait,
-        location: location.as_deref(),
-        head,
-        repeatable,
-        length,
-        written,
-        now,
-    };
+    let in_flight =
+        InFlight { exchange, route, wait, location: location.as_deref(), head, repeatable, length, written, now };
     span.iter_mut().for_each(|span| span.on_answer(answer.status(), answer.version()));
     if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
         let switched = upgrade::switch(&in_flight, permit, upgrade, answer);
         let failed = |error: &Error| span.iter_mut().for_each(|span| span.on_error(error));
         return switched.inspect_err(failed).map(AttemptOutcome::Done);
     }
-    let (mut parts, incoming) = answer.into_parts();
-    let buffer = || {
-        let exchange = exchange.clone();
-        (exchange.charge(), move || _ = respond::unread(&exchange))
-    };
-    let mut body = Box::new(UpstreamBody::new(incoming, exchange.progress.clone(), connection, permit, buffer));
-    body.trace(span);
-    let judged = pin!(answer::judge(in_flight, replay.as_ref(), &mut parts, &mut body)).await;
-    let hint = match judged {
-        Ok(judged) => judged,
-        Err(error) => {
-            body.span().into_iter().for_each(|span| span.on_error(&error));
-            // Dropped before the next attempt asks for a permit.
-            drop(body);
-            return failed(context, replay, error);
-        }
+    let passed = pin!(answer::pass_back(in_flight, replay.as_ref(), answer, connection, permit, span)).await;
+    let (hint, mut answer) = match passed {
+        Ok(passed) => passed,
+        Err(error) => return failed(context, replay, error),
     };
     if let Some(why) = hint.hopeless {
-        answer::log_hopeless(&route, &exchange, &hint, why, parts.status);
+        answer::log_hopeless(route, exchange, &hint, why, answer.status());
     }
-    let reason = replay.as_ref().and_then(|replay| reason_of_answer(&hint, parts.status, replay, &route.lane));
-    let mut answer = Response::from_parts(parts, ResponseBody::Upstream(body));
-    let Some(reason) = reason else { return Ok(AttemptOutcome::Done(answer)) };
-    if !answer::hold(&exchange, &mut answer).await {
+    let reason = replay.as_ref().and_then(|replay| reason_of_answer(&hint, answer.status(), replay, &route.lane));
+    let Some((reason, replay)) = reason.zip(replay) else { return Ok(AttemptOutcome::Done(answer)) };
+    if !answer::hold(exchange, &mut answer).await {
         // The answer is too large to be kept, or no memory is left for it: the worker gets it now, or never.
         return Ok(AttemptOutcome::Done(answer));
     }
-    let replay = replay.expect("it has given the reason");
-    let failed = FailedAttempt { context: context(), replay, reason, retry_after: hint.asked(), last: Ok(answer) };
+    let failed = FailedAttempt { context, replay, reason, retry_after: hint.asked(), last: Ok(answer) };
     Ok(AttemptOutcome::Failed(Box::new(failed)))
+}
+
+/// Reports to the lane that `error` has ended a request before its answer.
+fn unanswered(route: &Route, permit: &mut Permit, error: &Error, first: bool) {
+    // The breaker ignores an origin that has never answered: it may be one dead port beside live ones.
+    if error.trips_breaker() && route.has_answered() {
+        permit.broke();
+    }
+    if first && matches!(error, Error::NotProcessed { .. }) {
+        // The request was not counted either: the next attempt keeps its slot, if the slot is still valid. Only once, so
+        // that an upstream that processes nothing is not asked faster.
+        let _ = permit.recall();
+    }
 }
 
 /// Begins the span of a try, if requests are traced, and passes its context to the API.
@@ -158,7 +134,7 @@ fn trace_try(
 ) -> Option<Box<TrySpan>> {
     let trace = exchange.trace()?;
     let authority = route.host().to_str().unwrap_or_default();
-    let mut span = trace.begin_try(request, TryFacts { origin: &route.origin, authority, resends, reason })?;
+    let mut span = TrySpan::begin(&trace, request, TryFacts { origin: &route.origin, authority, resends, reason })?;
     span.on_request(&route.lane.policy().usage, || {
         let beginning = request.body().beginning()?;
         let path = "model".parse().expect("a member's name");
@@ -169,14 +145,10 @@ fn trace_try(
 }
 
 /// Outcome of an attempt that `error` has ended: the request fails, unless it may be sent again.
-fn failed(
-    context: impl FnOnce() -> AttemptContext,
-    replay: Option<ReplayRequest>,
-    error: Error,
-) -> Result<AttemptOutcome, Error> {
+fn failed(context: AttemptContext, replay: Option<ReplayRequest>, error: Error) -> Result<AttemptOutcome, Error> {
     match replay.and_then(|replay| Some((reason_of_error(&error, &replay)?, replay))) {
         Some((reason, replay)) => {
-            let failed = FailedAttempt { context: context(), replay, reason, retry_after: None, last: Err(error) };
+            let failed = FailedAttempt { context, replay, reason, retry_after: None, last: Err(error) };
             Ok(AttemptOutcome::Failed(Box::new(failed)))
         }
         None => Err(error),
@@ -214,24 +186,7 @@ async fn send(
     deadline: Instant,
 ) -> Result<(Response<AnswerBody>, PooledConnection), Error> {
     loop {
-        let take_at = now.unwrap_or_else(|| exchange.proxy.clock.now());
-        let mut connection = match route.unused_connection(needs, take_at).await {
-            Some(connection) => connection,
-            None => {
-                now = None;
-                // Boxed, because the future is large and rarely needed: every request that waits would carry its size.
-                let pool = &exchange.session.pool;
-                let dialled = Box::pin(route.dial_or_share(pool, needs, || permit.connecting())).await;
-                // A worker that leaves meanwhile has spent its slot; an upstream that cannot be reached has not.
-                dialled.inspect_err(|_| permit.not_connected())?
-            }
-        };
-        exchange.proxy.metrics.upstream_reuse.count(connection.reused);
-        // As late as possible: setting up a connection may have taken longer than the lease.
-        while permit.has_lapsed() {
-            now = None;
-            Box::pin(renew(exchange, route, permit, deadline)).await?;
-        }
+        let mut connection = connect(exchange, route, permit, &mut now, needs, deadline).await?;
         route.prepare_for(connection.protocol(), &mut request);
         // The retry step sends a request with a replay again, and HTTP/1 returns none unprocessed.
         let is_copied = unseen > 0 && connection.protocol() == Protocol::Http2;
@@ -251,19 +206,12 @@ async fn send(
             // carry it.
             Err(SendError { unsent: Some(unsent), .. }) if connection.reused => request = unsent,
             Err(SendError { error, .. }) => {
-                if failure::is_out_of_memory(&*error) {
-                    return Err(respond::memory_full_for_answer(exchange));
-                }
                 if failure::wants_http1(&*error) {
                     route.require_http1();
                 }
                 let copy = copy.filter(|_| failure::is_not_processed(&*error));
-                let again = match copy {
-                    Some(copy) => Box::pin(copy.once_more(&exchange.progress)).await,
-                    None => None,
-                };
-                let Some(again) = again else {
-                    return Err(failure::of_attempt(error, connection.write_failure(), route));
+                let Some(again) = again(copy, exchange).await else {
+                    return Err(failure::of_attempt(error, connection.write_failure(), exchange, route));
                 };
                 unseen_before = unseen < UNSEEN;
                 unseen -= 1;
@@ -276,6 +224,41 @@ async fn send(
             Box::pin(renew(exchange, route, permit, deadline)).await?;
         }
     }
+}
+
+/// Takes a connection from the pool, or makes one. Leaves `now` only if nothing was waited for.
+async fn connect(
+    exchange: &Arc<Exchange>,
+    route: &Arc<Route>,
+    permit: &mut Permit,
+    now: &mut Option<Instant>,
+    needs: ConnectionNeeds,
+    deadline: Instant,
+) -> Result<PooledConnection, Error> {
+    let take_at = now.unwrap_or_else(|| exchange.proxy.clock.now());
+    let connection = match route.unused_connection(needs, take_at).await {
+        Some(connection) => connection,
+        None => {
+            *now = None;
+            // Boxed, because the future is large and rarely needed: every request that waits would carry its size.
+            let pool = &exchange.session.pool;
+            let dialled = Box::pin(route.dial_or_share(pool, needs, || permit.connecting())).await;
+            // A worker that leaves meanwhile has spent its slot; an upstream that cannot be reached has not.
+            dialled.inspect_err(|_| permit.not_connected())?
+        }
+    };
+    exchange.proxy.metrics.upstream_reuse.count(connection.reused);
+    // As late as possible: setting up a connection may have taken longer than the lease.
+    while permit.has_lapsed() {
+        *now = None;
+        Box::pin(renew(exchange, route, permit, deadline)).await?;
+    }
+    Ok(connection)
+}
+
+/// The request of a `copy`, to be sent again. Boxed, because the future is large and rarely needed.
+async fn again(copy: Option<ReplayRequest>, exchange: &Exchange) -> Option<BoxedRequest> {
+    Box::pin(copy?.once_more(&exchange.progress)).await
 }
 
 /// Waits for another slot to replace one that is no longer valid. To be boxed: the future is large and rarely needed.

@@ -3,7 +3,7 @@
 pub(crate) mod rewrite;
 pub(crate) mod target;
 
-use std::sync::Arc;
+use std::{ops::ControlFlow, sync::Arc};
 
 use http::{
     HeaderValue, Method, Request, Response, Version,
@@ -14,19 +14,20 @@ use tower::service_fn;
 
 use self::target::{RequestedTarget, bad_target};
 use crate::{
+    clock::Instant,
     error::Error,
-    lane::order::Turn,
+    lane::order::{Claim, Turn},
+    limit::Cost,
     metrics::CallOutcome,
     policy::{self, Https, Names, Origin, Rules, Scheme},
     proxy::{
-        call::{Arrival, BoxedCall, Call, Step},
+        call::{Answered, Arrival, BoxedCall, Call, Step},
         exchange::Exchange,
-        message::request_body::BoxedRequest,
         message::{
             connection_auth,
             fields::{self, FoundFields},
-            gateway::Target,
-            request_body::RequestBody,
+            gateway::{LocationRewriter, Target},
+            request_body::{BoxedRequest, RequestBody},
         },
         outbound::{
             response_body::ResponseBody,
@@ -50,21 +51,9 @@ where
     service_fn(move |arrival: Arrival| {
         let mut inner = inner.clone();
         async move {
-            let call = match read(arrival) {
-                Ok(ReadRequest::Call(call)) => call,
-                Ok(ReadRequest::ForUs(answer)) => return Ok(*answer),
-                // The tunnel needs no lane: the requests inside it do.
-                Ok(ReadRequest::Inside(exchange, takeover)) => {
-                    exchange.trace().iter().for_each(|trace| trace.forget());
-                    exchange.hand_over(takeover);
-                    return Ok(Response::new(ResponseBody::Own(None)));
-                }
-                Err((exchange, request, error)) => {
-                    let outcome = count::of_error(&error);
-                    exchange.proxy.nowhere.count(outcome);
-                    access_log::without_lane(&exchange, &request, outcome, error.status());
-                    return Err(error);
-                }
+            let call = match call_of(arrival) {
+                ControlFlow::Continue(call) => call,
+                ControlFlow::Break(answered) => return answered,
             };
             inner.call(call).await
         }
@@ -74,108 +63,117 @@ where
 /// Kinds of requests.
 enum ReadRequest {
     /// A request to be forwarded.
-    Call(BoxedCall),
+    Forward(ForwardTerms),
+    /// A CONNECT whose tunnel andante serves itself. The tunnel needs no lane: the requests inside it do.
+    Inside(Arc<Route>),
     /// A request that is answered here: `Max-Forwards` has run out.
     ForUs(Box<Response<ResponseBody>>),
-    /// A CONNECT whose tunnel andante serves itself.
-    Inside(Arc<Exchange>, Takeover),
 }
 
-fn read(arrival: Arrival) -> Result<ReadRequest, (Arc<Exchange>, BoxedRequest, Error)> {
+/// Terms of a request to be forwarded; [`Call`] has the meaning of each.
+struct ForwardTerms {
+    route: Arc<Route>,
+    claim: Claim,
+    cost: Option<Cost>,
+    deadline: Instant,
+    now: Option<Instant>,
+    anonymous: bool,
+    bound: bool,
+    upgrades: bool,
+    location: Option<Arc<LocationRewriter>>,
+}
+
+/// Makes a call of a request that is to be forwarded; other requests end here.
+fn call_of(arrival: Arrival) -> ControlFlow<Answered, BoxedCall> {
     let Arrival { exchange, mut request } = arrival;
+    match read(&exchange, &mut request) {
+        Ok(ReadRequest::Forward(terms)) => ControlFlow::Continue(Box::new(terms.into_call(exchange, request))),
+        Ok(ReadRequest::ForUs(answer)) => ControlFlow::Break(Ok(*answer)),
+        Ok(ReadRequest::Inside(route)) => {
+            exchange.trace().iter().for_each(|trace| trace.forget());
+            exchange.hand_over(Takeover::Intercept { request, route });
+            ControlFlow::Break(Ok(Response::new(ResponseBody::Own(None))))
+        }
+        Err(error) => {
+            let outcome = count::of_error(&error);
+            exchange.proxy.nowhere.count(outcome);
+            access_log::without_lane(&exchange, &request, outcome, error.status());
+            ControlFlow::Break(Err(error))
+        }
+    }
+}
+
+/// Reads `request`, and rewrites it for its upstream.
+fn read(exchange: &Arc<Exchange>, request: &mut BoxedRequest) -> Result<ReadRequest, Error> {
     let found = FoundFields::of(request.headers());
     if exchange.is_out_of_memory() {
-        let error = respond::memory_full(&exchange);
-        return Err((exchange, request, error));
+        return Err(respond::memory_full(exchange));
     }
-    let (route, gateway) = match check(&exchange, &request, found) {
-        Ok(found) => found,
-        Err(error) => return Err((exchange, request, error)),
-    };
-    if let Some(answer) = count_down(&mut request) {
+    let (route, gateway) = check(exchange, request, found)?;
+    if let Some(answer) = count_down(request) {
         exchange.progress.rest();
         exchange.proxy.nowhere.count(CallOutcome::Answered);
-        access_log::without_lane(&exchange, &request, CallOutcome::Answered, answer.status());
+        access_log::without_lane(exchange, request, CallOutcome::Answered, answer.status());
         return Ok(ReadRequest::ForUs(Box::new(answer)));
     }
     exchange.progress.set_rule(&route.lane.policy().egress.timeouts);
-    let RequestTerms { claim, cost, patience } =
-        ask::terms(request.headers(), found, exchange.session.requester(), &route.lane, &route.added);
-    let cost = match cost {
-        Ok(cost) => cost,
-        Err(error) => return Err((exchange, request, error)),
-    };
-    let begun = exchange.stats.begun();
-    let deadline = begun + patience;
+    let sender = exchange.session.requester();
+    let terms = ask::terms(request.headers(), found, sender, &route.lane, &route.added);
     if request.method() == Method::CONNECT {
-        let claim = ask::with_urgency(claim, &request, exchange.session.requester(), &route.lane, &route.added);
-        let cost = match ask::stated_cost(cost, &request, &route.lane, &route.added, &claim) {
-            Ok(cost) => cost,
-            Err(error) => return Err((exchange, request, error)),
-        };
-        let rules = exchange.proxy.lanes.rules();
-        let https = match rules.https(&route.origin, route.lane.policy()) {
-            Https::Refuse => Https::Refuse,
-            // The tunnel's own step looks for plain HTTP in it, which needs no permission of its own.
-            _ if exchange.proxy.access.exposed && check_tunnel(&route.origin, &rules).is_err() => Https::Tunnel,
-            https => https,
-        };
-        return match https {
-            Https::Tunnel | Https::Turns => Ok(ReadRequest::Call(Box::new(Call {
-                exchange,
-                request,
-                route,
-                claim,
-                cost,
-                turn: Turn::New,
-                deadline,
-                now: None,
-                anonymous: false,
-                bound: false,
-                upgrades: false,
-                location: None,
-                retry: None,
-            }))),
-            Https::Intercept => Ok(ReadRequest::Inside(exchange, Takeover::Intercept { request, route })),
-            Https::Refuse => {
-                let error = Error::TunnelRefused { origin: route.origin.to_string() };
-                Err((exchange, request, error))
-            }
-        };
+        return read_tunnel(exchange, request, route, terms);
     }
+    let RequestTerms { claim, cost, patience } = terms;
+    let cost = cost?;
+    let begun = exchange.stats.begun();
     if found.credential && connection_auth::has_credentials(request.headers()) {
         route.bind();
     }
     let bound = route.is_bound();
     let (path, location) = gateway.map(|found| (found.path, found.location)).unzip();
-    let received = request.version();
-    let via = Some(&exchange.proxy.via).filter(|_| !route.lane.policy().egress.unannounced);
-    rewrite::rewrite(via, route.host(), &mut request, found, path);
-    let claim = ask::with_urgency(claim, &request, exchange.session.requester(), &route.lane, &route.added);
-    let cost = match ask::stated_cost(cost, &request, &route.lane, &route.added, &claim) {
-        Ok(cost) => cost,
-        Err(error) => return Err((exchange, request, error)),
-    };
-    let (turn, retry) = (Turn::New, None);
     // A stream of HTTP/2 has a task of its own, which waits for its turn.
-    let now = (received != Version::HTTP_2).then_some(begun);
+    let now = (request.version() != Version::HTTP_2).then_some(begun);
+    let via = Some(&exchange.proxy.via).filter(|_| !route.lane.policy().egress.unannounced);
+    rewrite::rewrite(via, route.host(), request, found, path);
+    let claim = ask::with_urgency(claim, request, sender, &route.lane, &route.added);
+    let cost = ask::stated_cost(cost, request, &route.lane, &route.added, &claim)?;
     let (anonymous, upgrades) = (!found.credential, found.upgrade && request.headers().contains_key(UPGRADE));
-    let call = Call {
-        exchange,
-        request,
-        route,
-        claim,
-        cost,
-        turn,
-        deadline,
-        now,
-        anonymous,
-        bound,
-        upgrades,
-        location,
-        retry,
+    let deadline = begun + patience;
+    Ok(ReadRequest::Forward(ForwardTerms { route, claim, cost, deadline, now, anonymous, bound, upgrades, location }))
+}
+
+/// Reads a CONNECT.
+fn read_tunnel(
+    exchange: &Exchange,
+    request: &BoxedRequest,
+    route: Arc<Route>,
+    terms: RequestTerms,
+) -> Result<ReadRequest, Error> {
+    let deadline = exchange.stats.begun() + terms.patience;
+    let cost = terms.cost?;
+    let claim = ask::with_urgency(terms.claim, request, exchange.session.requester(), &route.lane, &route.added);
+    let cost = ask::stated_cost(cost, request, &route.lane, &route.added, &claim)?;
+    let rules = exchange.proxy.lanes.rules();
+    let https = match rules.https(&route.origin, route.lane.policy()) {
+        Https::Refuse => Https::Refuse,
+        // The tunnel's own step looks for plain HTTP in it, which needs no permission of its own.
+        _ if exchange.proxy.access.exposed && check_tunnel(&route.origin, &rules).is_err() => Https::Tunnel,
+        https => https,
     };
-    Ok(ReadRequest::Call(Box::new(call)))
+    match https {
+        Https::Tunnel | Https::Turns => Ok(ReadRequest::Forward(ForwardTerms {
+            route,
+            claim,
+            cost,
+            deadline,
+            now: None,
+            anonymous: false,
+            bound: false,
+            upgrades: false,
+            location: None,
+        })),
+        Https::Intercept => Ok(ReadRequest::Inside(route)),
+        Https::Refuse => Err(Error::TunnelRefused { origin: route.origin.to_string() }),
+    }
 }
 
 /// Checks everything that can be wrong with a request, and returns its route.
@@ -341,4 +339,15 @@ fn count_down(request: &mut Request<RequestBody>) -> Option<Response<ResponseBod
         return None;
     }
     Some(respond::last_hop(request))
+}
+
+// === impl ForwardTerms ===
+
+impl ForwardTerms {
+    /// The first attempt of `request`.
+    fn into_call(self, exchange: Arc<Exchange>, request: BoxedRequest) -> Call {
+        let Self { route, claim, cost, deadline, now, anonymous, bound, upgrades, location } = self;
+        let (turn, retry) = (Turn::New, None);
+        Call { exchange, request, route, claim, cost, turn, deadline, now, anonymous, bound, upgrades, location, retry }
+    }
 }

@@ -29,6 +29,7 @@ use crate::{
     clock::{Instant, log_seconds},
     error::Error,
     lane::{Refusal, order::Turn},
+    metrics::RetryReason,
     proxy::{
         call::{Answered, BoxedCall, Call, RetryMark, Step},
         exchange::Exchange,
@@ -70,7 +71,8 @@ async fn keep_trying<S>(mut inner: S, mut failed: Box<FailedAttempt>) -> Answere
 where
     S: Step<BoxedCall, AttemptOutcome>,
 {
-    let AttemptContext { exchange, route, claim, cost, bound, location, deadline } = failed.context.clone();
+    let context = failed.context.clone();
+    let AttemptContext { exchange, route, deadline, .. } = &context;
     let (clock, lane, progress) = (exchange.proxy.clock, &route.lane, &exchange.progress);
     let others = lane.served();
     for tries in 1.. {
@@ -85,55 +87,44 @@ where
         let pause = back_off(reason, tries, fastrand::f64()).max(asked);
         let left = deadline.since(clock.now());
         let resends_in = pause.max(lane.closed_for());
-        let spent = lane.policy().retry.and_then(|retry| retry.tries).is_some_and(|most| tries >= most.get());
-        let in_vain = tries >= REFUSALS && lane.served() - others > tries.into();
-        if spent
-            || in_vain
-            || gives_up(reason, tries, &route)
+        let is_overtaken = tries >= REFUSALS && lane.served() - others > tries.into();
+        if is_overtaken
+            || gives_up(reason, tries, route)
             || resends_in > left
             || (is_budgeted(reason) && !lane.may_retry())
         {
-            return settle(&exchange, last);
+            return settle(exchange, last);
         }
-        let Some(request) = replay.once_more(progress).await else { return settle(&exchange, last) };
+        let Some(request) = replay.once_more(progress).await else { return settle(exchange, last) };
         if !pause.is_zero() {
             let began = clock.now();
-            let until = began + pause;
-            progress.enter_until(Phase::Waiting, patience_ends(deadline, until));
-            exchange.awaits_slot(clock.now() + resends_in);
-            clock.sleep_until(until).await;
-            exchange.stats.waited(pause);
-            lane.metrics().backed_off(reason, pause);
-            if let Some(trace) = exchange.trace() {
-                trace.on_back_off(began, clock.now(), reason.as_str());
-            }
+            progress.enter_until(Phase::Waiting, patience_ends(*deadline, began + pause));
+            exchange.awaits_slot(began + resends_in);
+            clock.sleep_until(began + pause).await;
+            waited(exchange, route, reason, began, pause);
         }
-        let call = Box::new(Call {
-            exchange: exchange.clone(),
-            request,
-            route: route.clone(),
-            claim,
-            cost,
-            // A request that is refused repeatedly must not delay others any longer.
-            turn: if tries < FAVOURED { Turn::Resent } else { Turn::New },
-            deadline,
-            now: None,
-            anonymous: false,
-            bound,
-            upgrades: false,
-            location: location.clone(),
-            retry: Some(Box::new(RetryMark { reason, attempt: tries + 1, back_off: pause })),
-        });
+        // A request that is refused repeatedly must not delay others any longer.
+        let turn = if tries < FAVOURED { Turn::Resent } else { Turn::New };
+        let call = Box::new(context.call(request, turn, RetryMark { reason, attempt: tries + 1, back_off: pause }));
         progress.awaits_answer();
-        match in_time(&exchange, &route, pin!(inner.call(call))).await {
+        match in_time(exchange, route, pin!(inner.call(call))).await {
             Ok(AttemptOutcome::Done(answer)) => return Ok(answer),
             Ok(AttemptOutcome::Failed(next)) => failed = next,
             // The worker's patience is over: it gets the upstream's last answer or error.
-            Err(Error::Refused { .. }) => return settle(&exchange, last),
+            Err(Error::Refused { .. }) => return settle(exchange, last),
             Err(error) => return Err(error),
         }
     }
     unreachable!("counting does not end")
+}
+
+/// Records that a request has waited for `pause`, since the wait `began`, before it is sent again.
+fn waited(exchange: &Exchange, route: &Route, reason: RetryReason, began: Instant, pause: Duration) {
+    exchange.stats.waited(pause);
+    route.lane.metrics().backed_off(reason, pause);
+    if let Some(trace) = exchange.trace() {
+        trace.on_back_off(began, exchange.proxy.clock.now(), reason.as_str());
+    }
 }
 
 /// End of a request's patience: `deadline`, or a little later if its slot was `expected` just before when the request
@@ -162,7 +153,7 @@ pub(crate) fn in_time<T>(
             Poll::Pending if exchange.progress.phase() == Phase::LateWaiting => {}
             polled => return polled,
         }
-        let retry_after = route.lane.snapshot().drain.unwrap_or_default();
+        let retry_after = route.lane.snapshot().queue.drain.unwrap_or_default();
         Poll::Ready(Err(route.refused(&Refusal::Late { retry_after })))
     })
 }

@@ -4,11 +4,8 @@ use std::sync::Arc;
 
 use andante_clock::Instant;
 
-use super::{SubLimit, SubLimits, record::StoredBudget};
-use crate::{
-    capacity::{Capacity, OpenBudgets},
-    state::memory::REMEMBERED,
-};
+use super::{SubLimits, record::StoredBudget};
+use crate::capacity::{Capacity, OpenBudgets};
 
 /// Number of budgets compared when one has to be forgotten, as in an approximated least-recently-used cache.
 const SAMPLES: u32 = 16;
@@ -74,22 +71,5 @@ impl SubLimits {
         self.ids.remove(&sub_limit.key);
         self.used.entry(sub_limit.rule.name.clone()).or_default().add_all(&sub_limit.used);
         self.open.set(self.budgets.len());
-    }
-}
-
-// === impl SubLimit ===
-
-impl SubLimit {
-    /// Returns whether no request waits for it or is in flight.
-    fn is_unused(&self) -> bool {
-        self.in_flight.count() == 0 && self.waiting == 0
-    }
-
-    fn is_idle(&mut self, now: Instant) -> bool {
-        // A learned limit on in-flight requests is kept as long as a lane keeps what it learned.
-        let last = self.budget.last().unwrap_or(Instant::START);
-        let blank = self.in_flight.is_blank() || now.since(last) >= REMEMBERED;
-        let counts = now < self.counted_until || !self.budget.is_idle(now);
-        self.is_unused() && blank && !counts
     }
 }

@@ -1,11 +1,11 @@
 //! Requests that wait for several budgets. Such requests leave no faster than the slowest budget admits them. At the
 //! faster budgets, and in the lane, they delay others only at that pace.
 
-use andante_limit::{Cost, Unit};
+use andante_limit::Cost;
 use andante_order::{Claim, Map, Turn, Waits};
 use smallvec::SmallVec;
 
-use super::{Drawn, SubLimit, SubLimits};
+use super::{Drawn, SubLimits};
 
 /// Requests waiting in one place that slower budgets elsewhere block.
 #[derive(Clone, Copy, Debug, Default)]
@@ -31,8 +31,6 @@ pub(super) struct Holders(SmallVec<[HeldAt; 3]>);
 
 /// The place of all requests of a lane.
 const LANE: u32 = u32::MAX;
-/// The pace of a budget without a rate: a million a second. The sum over ten million such budgets still fits.
-const BOUNDLESS: u64 = 1_000_000_000_000;
 
 // === impl SubLimits ===
 
@@ -144,20 +142,6 @@ impl HeldUp {
     pub(in crate::state) fn passing(self, seconds: f64) -> f64 {
         let admitted = self.budgets as f64 + self.pace as f64 / 1e6 * seconds;
         if self.requests == 0 { 1.0 } else { (admitted / self.requests as f64).min(1.0) }
-    }
-}
-
-// === impl SubLimit ===
-
-impl SubLimit {
-    /// Requests per second that it admits, in millionths.
-    pub(super) fn pace(&self) -> u64 {
-        self.budget.slowest(Unit::REQUESTS).map_or(BOUNDLESS, |rate| ((rate * 1e6) as u64).min(BOUNDLESS))
-    }
-
-    /// Returns whether it may block for longer than its rate tells.
-    fn holds_beside_its_rate(&self) -> bool {
-        self.rule.in_flight.is_some() || !self.rule.calendar.is_empty() || self.rule.units().next().is_some()
     }
 }
 

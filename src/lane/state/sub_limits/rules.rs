@@ -49,17 +49,6 @@ impl SubLimitRules {
     }
 }
 
-// === impl SubLimit ===
-
-impl SubLimit {
-    /// The end of the time for which its sent requests count.
-    fn counts_until(&mut self, now: Instant) -> Instant {
-        let windows = self.rule.limits.iter().map(|limit| limit.rate.per);
-        let periods = self.budget.calendar(now).into_iter().map(|usage| usage.renewed_in);
-        now + windows.chain(periods).max().unwrap_or_default()
-    }
-}
-
 // === impl SubLimits ===
 
 impl SubLimits {
@@ -163,14 +152,19 @@ impl SubLimits {
         for (number, budget) in doubled {
             self.budgets[number].budget.absorb(&budget, Instant::START, now);
         }
-        for (was, is) in &*rules.renamed {
+        self.rename_used(&rules.renamed);
+        self.rules = Some(rules);
+        self.paces_changed(&changed);
+        changed.into_iter().map(|(number, _)| number).collect()
+    }
+
+    /// Counts usage of rules that have a new name under that name.
+    fn rename_used(&mut self, renamed: &RenamedRules) {
+        for (was, is) in &**renamed {
             if let Some(used) = self.used.remove(was) {
                 self.used.entry(is.clone()).or_default().add_all(&used);
             }
         }
-        self.rules = Some(rules);
-        self.paces_changed(&changed);
-        changed.into_iter().map(|(number, _)| number).collect()
     }
 
     /// Counts here what the lane of `other` has sent `since` then. `own` are the budgets of this lane and of the other

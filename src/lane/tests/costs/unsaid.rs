@@ -25,7 +25,7 @@ async fn what_others_will_use_that_say_nothing_is_waited_for() {
     let admissions: Vec<_> = (0..30).map(|_| world.ask()).collect();
     let promised = expected(admissions.last());
     assert!((promised - 30.0).abs() <= 1.0, "{promised}");
-    let Some(drained) = world.lane.snapshot().drain else { panic!("they leave one by one") };
+    let Some(drained) = world.lane.snapshot().queue.drain else { panic!("they leave one by one") };
     assert!((drained.as_secs_f64() - 30.0).abs() <= 1.0, "{drained:?}");
     for admission in admissions {
         let mut permit = permitted(admission).await;

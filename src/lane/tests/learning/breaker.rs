@@ -105,7 +105,7 @@ async fn a_few_failures_are_nobodys_business() {
     let world = World::unlimited(|_| {});
     for number in 0..300 {
         world.call(if number % 3 == 0 { (500, &[]) } else { SERVED }).await;
-        assert_eq!(world.lane.snapshot().gate, None);
+        assert_eq!(world.lane.snapshot().queue.gate, None);
     }
 }
 
@@ -128,7 +128,7 @@ async fn an_outage_teaches_no_rate() {
     while !world.lane.is_broken() {
         world.call((502, &[])).await;
     }
-    assert_eq!(world.lane.snapshot().gate.unwrap().0, Reason::Breaker);
+    assert_eq!(world.lane.snapshot().queue.gate.unwrap().0, Reason::Breaker);
     world.call(SERVED).await;
     assert!(world.lane.snapshot().limits.is_empty());
 }
@@ -139,6 +139,6 @@ async fn a_503_after_a_while_without_requests_is_a_refusal_still() {
     world.call(SERVED).await;
     tokio::time::sleep(s(11)).await;
     world.call((503, &[])).await;
-    let gate = world.lane.snapshot().gate.expect("it pauses");
+    let gate = world.lane.snapshot().queue.gate.expect("it pauses");
     assert_eq!(gate.0, Reason::Refused, "of an API that serves requests");
 }

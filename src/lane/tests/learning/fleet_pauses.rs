@@ -89,7 +89,7 @@ async fn what_is_told_holds_and_is_not_told_again() {
         other.hears("\napi.test", 30, PauseCause::RetryAfter);
         other.world.ask()
     });
-    let (reason, opens) = other.world.lane.snapshot().gate.unwrap();
+    let (reason, opens) = other.world.lane.snapshot().queue.gate.unwrap();
     assert_eq!((reason, opens), (Reason::RetryAfter, s(30)));
     // Neither of these is longer, and none is the lane's.
     other.hears("\napi.test", 10, PauseCause::RetryAfter);
@@ -160,7 +160,7 @@ async fn what_an_operator_has_forgotten_at_one_member_is_forgotten_at_all() {
     let (mut one, mut other) = (SharedWorld::new(), SharedWorld::new());
     for member in [&mut one, &mut other] {
         member.world.call((200, &reports)).await;
-        assert_eq!(member.world.lane.snapshot().budgets.len(), 1);
+        assert_eq!(member.world.lane.snapshot().learned.quotas.len(), 1);
         member.tells();
     }
     one.world.lane.forget_learned();
@@ -168,12 +168,12 @@ async fn what_an_operator_has_forgotten_at_one_member_is_forgotten_at_all() {
         other.hears(&name, left as i64, cause);
     }
     for member in [&mut one, &mut other] {
-        assert_eq!(member.world.lane.snapshot().budgets.len(), 0);
+        assert_eq!(member.world.lane.snapshot().learned.quotas.len(), 0);
         assert_eq!(member.tells(), [], "once is enough");
     }
     // The quota is learned again, and stays.
     other.world.call((200, &reports)).await;
-    assert_eq!(other.world.lane.snapshot().budgets.len(), 1);
+    assert_eq!(other.world.lane.snapshot().learned.quotas.len(), 1);
 }
 
 /// The API reported to this member that nothing is left, and a later refusal asks for the same pause.

@@ -18,7 +18,7 @@ macro_rules! left {
 
 /// The rest of each budget.
 fn left(world: &World) -> Vec<f64> {
-    let mut left: Vec<_> = world.lane.snapshot().budgets.iter().map(|budget| budget.left).collect();
+    let mut left: Vec<_> = world.lane.snapshot().learned.quotas.iter().map(|budget| budget.left).collect();
     left.sort_by(f64::total_cmp);
     left
 }
@@ -48,7 +48,7 @@ async fn a_refusal_with_room_left_pauses_its_kind_and_not_the_lane() {
     world.call((429, &[("x-ratelimit-limit", "100"), ("x-ratelimit-remaining", "60")])).await;
     assert_eq!(world.pause(kind()), Some(s(1)), "requests of this kind pause");
     assert!(matches!(world.ask_for(RouteKey::new("GET", "/b")), Admission::Send(_)));
-    assert_eq!(world.lane.snapshot().gate, None);
+    assert_eq!(world.lane.snapshot().queue.gate, None);
     // After that one request tries, and a served answer ends the pause.
     tokio::time::sleep(s(1)).await;
     let Admission::Send(mut tries) = world.ask() else { panic!("its pause is over") };
@@ -72,7 +72,7 @@ async fn kinds_with_budgets_of_one_name_stop_only_themselves() {
     let pause = world.pause(tweets).expect("nothing is left for these");
     assert!(pause > s(290), "{pause:?}");
     assert_eq!(world.pause(users), None);
-    assert_eq!(world.lane.snapshot().gate, None);
+    assert_eq!(world.lane.snapshot().queue.gate, None);
     // After the reset one request tries. If that was too early, the others wait for its answer.
     tokio::time::sleep(pause + ms(100)).await;
     let Admission::Send(mut tries) = world.ask_for(tweets) else { panic!("its reset is over") };
@@ -179,7 +179,7 @@ async fn what_refuses_when_nothing_is_left_counts_although_the_last_ones_are_ser
         tokio::time::sleep(ms(1)).await;
         world.answer(permit, (status, none_left));
     }
-    let (reason, opens) = world.lane.snapshot().gate.unwrap();
+    let (reason, opens) = world.lane.snapshot().queue.gate.unwrap();
     assert_eq!(reason, Reason::Exhausted);
     assert!(opens > s(3590), "{opens:?}");
 }
@@ -249,7 +249,7 @@ async fn a_day_and_a_minute_are_kept_side_by_side() {
     world.call((200, &said("\"minute\";r=59;t=60, \"day\";r=0;t=39930"))).await;
     let now = world.elapsed();
     let snapshot = world.lane.snapshot();
-    let (reason, pause) = snapshot.gate.unwrap();
+    let (reason, pause) = snapshot.queue.gate.unwrap();
     assert_eq!(reason, Reason::Exhausted);
     assert!((s(39_900)..s(40_000)).contains(&pause), "{pause:?}");
     assert!(world.call(SERVED).await >= now + pause);
@@ -290,7 +290,7 @@ async fn too_many_at_once_lowers_how_many_and_not_how_fast() {
     let said: CannedAnswer<'_> = (429, &[("stripe-rate-limited-reason", "endpoint-concurrency")]);
     world.answer(permits.pop().unwrap(), said);
     assert_eq!(learned(&world), [""; 0]);
-    assert_eq!(world.lane.snapshot().gate, None);
+    assert_eq!(world.lane.snapshot().queue.gate, None);
     // The limit is one fewer than the number in flight.
     assert!(matches!(world.ask(), Admission::Wait(_)), "nineteen are under way, and twenty were too many");
     permits.truncate(7);
@@ -311,7 +311,7 @@ async fn what_we_refuse_ourselves_teaches_nothing() {
     let world = World::with("1/s", |policy| policy.max_wait = ms(500));
     world.call(SERVED).await;
     assert!(matches!(world.ask(), Admission::Refuse(_)));
-    assert_eq!((world.lane.snapshot().gate, learned(&world)), (None, vec![]));
+    assert_eq!((world.lane.snapshot().queue.gate, learned(&world)), (None, vec![]));
 }
 
 #[tokio::test(start_paused = true)]

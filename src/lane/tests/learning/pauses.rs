@@ -83,7 +83,7 @@ async fn after_a_pause_a_limit_with_burst_does_not_stampede() {
 }
 
 fn gate(lane: &Lane) -> Option<(Reason, Duration)> {
-    lane.snapshot().gate
+    lane.snapshot().queue.gate
 }
 
 #[tokio::test(start_paused = true)]
@@ -198,7 +198,7 @@ async fn a_pause_that_is_over_does_not_hide_that_nothing_is_left() {
     tokio::time::sleep(s(3)).await;
     let ask = crate::AdmitRequest { deadline: world.clock.now() + s(10), ..super::ask(super::kind()) };
     let refused = matches!(world.lane.admit(ask), Admission::Refuse(_));
-    let next = world.lane.snapshot().next_slot;
+    let next = world.lane.snapshot().queue.next_slot;
     assert!(refused, "let in to wait for 10 s; closed for {:?}, the next slot in {next:?}", world.lane.closed_for());
 }
 
@@ -228,7 +228,7 @@ async fn who_waits_behind_a_pause_is_told_of_the_pause_and_of_those_before_him()
     // 100 s of pause, and then a thousand at ten a second.
     let expected = waits(world.ask()).expected.since(world.clock.now());
     assert!((s(199)..s(202)).contains(&expected), "{expected:?}");
-    let drain = world.lane.snapshot().drain.unwrap();
+    let drain = world.lane.snapshot().queue.drain.unwrap();
     assert!((s(199)..s(202)).contains(&drain), "{drain:?}");
     drop(queue);
 }

@@ -213,7 +213,7 @@ fn simulate(limits: &str, hints: Vec<(u64, Hint)>) -> Vec<(Instant, u32)> {
             task.unwrap();
         }
         let end = world.lane.snapshot();
-        assert_eq!((end.waiting, end.in_flight), (0, 0), "somebody was forgotten");
+        assert_eq!((end.queue.waiting, end.in_flight.count), (0, 0), "somebody was forgotten");
         std::mem::take(&mut *left.lock())
     })
 }

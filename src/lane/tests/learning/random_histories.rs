@@ -175,7 +175,7 @@ fn story(seed: u64, overtaking: bool) {
             }
         }
         let end = world.lane.snapshot();
-        assert_eq!((end.waiting, end.in_flight), (0, 0), "something was left behind");
+        assert_eq!((end.queue.waiting, end.in_flight.count), (0, 0), "something was left behind");
         // The driver dozes for a second at most.
         tokio::time::sleep(s(2)).await;
         assert_eq!(std::sync::Arc::strong_count(&world.lane), 1, "{limits}: a task holds the lane");

@@ -14,10 +14,7 @@ use crate::{
     learn::{AnswerReport, RouteKey},
     limit::Cost,
     policy::Rules,
-    proxy::{
-        context::Proxy,
-        session::{ClientConnection, Session},
-    },
+    proxy::{client_connection::ClientConnection, context::Proxy, session::Session},
 };
 
 /// A connection is made when the requester's slot matures, up to `max-wait` ahead.

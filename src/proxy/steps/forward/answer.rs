@@ -1,9 +1,9 @@
 //! An answer's report to the lane, and the form in which the worker gets the answer.
 
-use std::{borrow::Cow, time::Duration};
+use std::{borrow::Cow, pin::pin, sync::Arc, time::Duration};
 
 use http::{
-    Response, StatusCode, Version,
+    HeaderMap, HeaderValue, Response, StatusCode, Version,
     header::{CONTENT_LENGTH, DATE},
     response::Parts,
 };
@@ -14,7 +14,7 @@ use crate::{
     clock::Instant,
     error::Error,
     hint::{self, Answer, Cause, Glance, Hint, Hopeless, StreamBeginning, StreamProgress, Strength},
-    lane::Usage,
+    lane::{Permit, Usage},
     learn::AnswerReport,
     limit::Unit,
     metrics::Saving,
@@ -32,10 +32,12 @@ use crate::{
             usage::UsageReader,
         },
         outbound::{
+            host_pool::{AnswerBody, PooledConnection},
             response_body::{ResponseBody, UpstreamBody},
             route::Route,
         },
         request_stats::Wait,
+        request_trace::TrySpan,
         steps::{respond, retry::replay::ReplayRequest},
     },
 };
@@ -53,7 +55,7 @@ const MAX_HEAD_TO_REUSE_BYTES: usize = 64 * 1024;
 
 /// Context for passing an answer back.
 pub(crate) struct InFlight<'a> {
-    pub(crate) exchange: &'a Exchange,
+    pub(crate) exchange: &'a Arc<Exchange>,
     pub(crate) route: &'a Route,
     pub(crate) wait: Wait,
     pub(crate) location: Option<&'a LocationRewriter>,
@@ -69,31 +71,55 @@ pub(crate) struct InFlight<'a> {
     pub(crate) now: Instant,
 }
 
+/// Reads the limits that `answer` reports, reports them to the lane, and prepares the answer for the worker. Returns also
+/// the hint that was read.
+pub(crate) async fn pass_back(
+    in_flight: InFlight<'_>,
+    replay: Option<&ReplayRequest>,
+    answer: Response<AnswerBody>,
+    connection: PooledConnection,
+    permit: Permit,
+    span: Option<Box<TrySpan>>,
+) -> Result<(Hint, Response<ResponseBody>), Error> {
+    let exchange = in_flight.exchange;
+    let (mut parts, incoming) = answer.into_parts();
+    let buffer = || {
+        let exchange = exchange.clone();
+        (exchange.charge(), move || _ = respond::unread(&exchange))
+    };
+    let mut body = Box::new(UpstreamBody::new(incoming, exchange.progress.clone(), connection, permit, buffer));
+    body.trace(span);
+    let judged = pin!(judge(in_flight, replay, &mut parts, &mut body)).await;
+    match judged {
+        Ok(hint) => Ok((hint, Response::from_parts(parts, ResponseBody::Upstream(body)))),
+        Err(error) => {
+            body.span().into_iter().for_each(|span| span.on_error(&error));
+            Err(error)
+        }
+    }
+}
+
 /// Reads the limits that the answer of these `parts` and this `body` reports, reports them to the lane, and prepares
 /// the answer for the worker. Returns the hint that was read.
 ///
 /// Head and body are borrowed: an answer is large, and moving it in and out costs time.
-pub(crate) async fn judge(
+async fn judge(
     in_flight: InFlight<'_>,
     replay: Option<&ReplayRequest>,
     parts: &mut Parts,
     body: &mut UpstreamBody,
 ) -> Result<Hint, Error> {
-    let InFlight { exchange, route, wait, location, head, length, written, now, .. } = in_flight;
+    let InFlight { exchange, route, length, .. } = in_flight;
     let mut glance = Glance::default();
     let found = FoundFields::passing(&parts.headers, |name, value| glance.note(name, value));
-    let mut announced = if found.keep_alive { KeepAlive::read(&parts.headers) } else { KeepAlive::default() };
     let head_bytes = fields_bytes(&parts.headers);
-    if head_bytes > MAX_HEAD_TO_REUSE_BYTES {
-        announced.max = Some(0);
-    }
     // Charged while the answer is judged; afterwards the worker's connection charges the head. Over HTTP/1.1 it is charged
     // with the API's connection.
     let mut held = None;
     let fits = parts.version != Version::HTTP_2
         || head_bytes <= UNCHARGED_BYTES
         || held.insert(exchange.charge()).resize(head_bytes as u64);
-    body.announce(announced);
+    body.announce(keep_alive(found, &parts.headers, head_bytes));
     if found.challenge && connection_auth::has_challenge(&parts.headers) {
         body.keep_connection_for(route.bind());
     }
@@ -108,23 +134,14 @@ pub(crate) async fn judge(
         fields::trim(&mut parts.headers);
     }
     let told_length = fields::told_length(&parts.headers, found, parts.version);
-    let broken = match told_length {
-        Err(wrong) => Some(Error::BadAnswer { origin: route.origin.to_string(), source: wrong.into() }),
+    let broken = match &told_length {
+        Err(wrong) => Some(Error::BadAnswer { origin: route.origin.to_string(), source: (*wrong).into() }),
         Ok(_) if !fits => Some(respond::memory_full_for_answer(exchange)),
-        Ok(_) => body.begin().await.err().map(|error| match failure::is_out_of_memory(&*error) {
-            true => respond::memory_full_for_answer(exchange),
-            false => failure::of(error, route),
-        }),
+        Ok(_) => body.begin().await.err().map(|error| failure::of_answer(error, exchange, route)),
     };
     // An API has answered, too, if andante lacks memory for the answer.
     if refused || broken.as_ref().is_none_or(|error| matches!(error, Error::MemoryFull { .. })) {
-        let now = if body.waited { exchange.proxy.clock.now() } else { now };
-        let route_name = replay.map(ReplayRequest::route_name);
-        let report = AnswerReport { hint: &hint, failed, route: route_name };
-        let took = body.permit().answered_at(now, &report, written);
-        if let Some((span, took)) = body.span().zip(took) {
-            span.exemplify(took, &route.lane.metrics().upstream_seconds);
-        }
+        report(&in_flight, AnswerReport { hint: &hint, failed, route: replay.map(ReplayRequest::route_name) }, body);
     }
     if parts.status == StatusCode::NOT_MODIFIED && route.lane.policy().free_not_modified && broken.is_none() {
         body.permit().used(&Usage { said: vec![(Unit::REQUESTS, 0)], ..Usage::default() });
@@ -138,16 +155,35 @@ pub(crate) async fn judge(
         body.permit().broke();
         return Err(error);
     }
-    if parts.status == StatusCode::PROXY_AUTHENTICATION_REQUIRED
-        && let Some(error) = locked_out(route)
-    {
-        return Err(error);
+    if parts.status == StatusCode::PROXY_AUTHENTICATION_REQUIRED {
+        locked_out(route)?;
     }
+    rewrite(&in_flight, found, told_length.ok().flatten(), parts);
+    Ok(hint)
+}
+
+/// The API's announcement of its connection, without another request if the answer's head has too many bytes.
+fn keep_alive(found: FoundFields, fields: &HeaderMap, head_bytes: usize) -> KeepAlive {
+    let announced = if found.keep_alive { KeepAlive::read(fields) } else { KeepAlive::default() };
+    let max = if head_bytes > MAX_HEAD_TO_REUSE_BYTES { Some(0) } else { announced.max };
+    KeepAlive { max, ..announced }
+}
+
+/// Reports an answer to its lane.
+fn report(in_flight: &InFlight<'_>, report: AnswerReport<'_>, body: &mut UpstreamBody) {
+    let now = if body.waited { in_flight.exchange.proxy.clock.now() } else { in_flight.now };
+    let took = body.permit().answered_at(now, &report, in_flight.written);
+    if let Some((span, took)) = body.span().zip(took) {
+        span.exemplify(took, &in_flight.route.lane.metrics().upstream_seconds);
+    }
+}
+
+/// Gives an answer's head the form in which the worker gets it. `length` is the stated length of the body.
+fn rewrite(in_flight: &InFlight<'_>, found: FoundFields, length: Option<HeaderValue>, parts: &mut Parts) {
+    let &InFlight { exchange, route, wait, location, head, .. } = in_flight;
     found.remove_hop_by_hop(&mut parts.headers);
     // A length that describes an absent body (RFC 9110 §8.6) is passed on.
-    if let Ok(Some(length)) = told_length
-        && (head || parts.status == StatusCode::NOT_MODIFIED)
-    {
+    if let Some(length) = length.filter(|_| head || parts.status == StatusCode::NOT_MODIFIED) {
         parts.headers.insert(CONTENT_LENGTH, length);
     }
     if let Some(location) = location {
@@ -161,7 +197,6 @@ pub(crate) async fn judge(
         false => server_timing::add(&mut parts.headers, wait),
     }
     parts.version = Version::HTTP_11;
-    Ok(hint)
 }
 
 /// Reads the limits that the answer reports.
@@ -277,14 +312,14 @@ pub(crate) async fn hold(exchange: &Exchange, answer: &mut Response<ResponseBody
     true
 }
 
-/// The error for a 407 to a request that a parent proxy got in absolute form. The 407 challenges andante, not the
+/// Fails for a 407 to a request that a parent proxy got in absolute form. The 407 challenges andante, not the
 /// worker, which could not log in there (RFC 9110 §11.7.2).
-fn locked_out(route: &Route) -> Option<Error> {
+fn locked_out(route: &Route) -> Result<(), Error> {
     let egress = &route.lane.policy().egress;
-    let parent = egress.via.as_ref().filter(|_| egress.absolute_form(&route.origin))?;
+    let Some(parent) = egress.via.as_ref().filter(|_| egress.absolute_form(&route.origin)) else { return Ok(()) };
     let source = match parent.credentials {
         Some(_) => "it did not accept the user name and password",
         None => "it wants a user name and a password, and `via` has none",
     };
-    Some(Error::Parent { parent: parent.to_string(), origin: route.origin.to_string(), source: source.into() })
+    Err(Error::Parent { parent: parent.to_string(), origin: route.origin.to_string(), source: source.into() })
 }

@@ -8,17 +8,20 @@ use crate::{
     error::{BoxError, Error, io_error},
     policy::Scheme,
     proxy::{
+        exchange::Exchange,
         message::head_memory::MAX_HEAD_BYTES,
         outbound::{h2_request::BodyFailure, route::Route},
         protocol::MAX_FIELDS,
+        steps::respond,
     },
     tls,
 };
 
 /// The error of an attempt without an answer. A failed write, `written`, is reported first: it causes the end of the
 /// connection.
-pub(crate) fn of_attempt(error: BoxError, written: Option<io::ErrorKind>, route: &Route) -> Error {
+pub(crate) fn of_attempt(error: BoxError, written: Option<io::ErrorKind>, exchange: &Exchange, route: &Route) -> Error {
     match written {
+        _ if is_out_of_memory(&*error) => respond::memory_full_for_answer(exchange),
         None if route.origin.scheme == Scheme::Http && !route.has_answered() && is_no_answer(&*error) => {
             Error::NoHttp { origin: route.origin.to_string(), source: error }
         }
@@ -59,6 +62,11 @@ pub(crate) fn of(error: BoxError, route: &Route) -> Error {
     Error::Broken { origin, source: error }
 }
 
+/// The error of an attempt whose answer began, and cannot be passed on.
+pub(crate) fn of_answer(error: BoxError, exchange: &Exchange, route: &Route) -> Error {
+    if is_out_of_memory(&*error) { respond::memory_full_for_answer(exchange) } else { of(error, route) }
+}
+
 /// Returns whether a connection has ended without the beginning of an answer: many TLS servers end plain HTTP in this
 /// way.
 fn is_no_answer(error: &(dyn StdError + 'static)) -> bool {
@@ -68,7 +76,7 @@ fn is_no_answer(error: &(dyn StdError + 'static)) -> bool {
 }
 
 /// Returns whether the connection was ended because no memory was left for the answer's head.
-pub(crate) fn is_out_of_memory(error: &(dyn StdError + 'static)) -> bool {
+fn is_out_of_memory(error: &(dyn StdError + 'static)) -> bool {
     io_error(error).is_some_and(|error| error.kind() == io::ErrorKind::OutOfMemory)
 }
 

@@ -13,11 +13,17 @@ use crate::{
     learn::AnswerReport,
     proxy::{
         call::Answered,
-        message::fields,
+        message::{fields, request_body::BoxedRequest},
         outbound::{host_pool::AnswerBody, response_body::ResponseBody},
         takeover::Takeover,
     },
 };
+
+/// The protocols for which `request` asks, and the worker's side of the switch.
+pub(crate) fn requested(request: &mut BoxedRequest) -> Option<(HeaderValue, OnUpgrade)> {
+    let wanted = request.headers().get(UPGRADE).cloned()?;
+    Some((wanted, hyper::upgrade::on(&mut **request)))
+}
 
 /// Switches both sides to another protocol. The permit is in flight until both have ended.
 pub(crate) fn switch(

@@ -7,13 +7,13 @@ use http::Response;
 use super::replay::ReplayRequest;
 use crate::{
     clock::Instant,
-    lane::order::Claim,
+    lane::order::{Claim, Turn},
     limit::Cost,
     metrics::RetryReason,
     proxy::{
-        call::Answered,
+        call::{Answered, Call, RetryMark},
         exchange::Exchange,
-        message::gateway::LocationRewriter,
+        message::{gateway::LocationRewriter, request_body::BoxedRequest},
         outbound::{response_body::ResponseBody, route::Route},
     },
 };
@@ -44,8 +44,32 @@ pub(crate) struct AttemptContext {
     pub(crate) route: Arc<Route>,
     pub(crate) claim: Claim,
     pub(crate) cost: Option<Cost>,
-    /// See [`Call::bound`](crate::proxy::call::Call).
+    /// See [`Call::bound`].
     pub(crate) bound: bool,
     pub(crate) location: Option<Arc<LocationRewriter>>,
     pub(crate) deadline: Instant,
+}
+
+// === impl AttemptContext ===
+
+impl AttemptContext {
+    /// A further attempt, which sends `request`.
+    pub(crate) fn call(&self, request: BoxedRequest, turn: Turn, mark: RetryMark) -> Call {
+        let Self { exchange, route, claim, cost, bound, location, deadline } = self.clone();
+        Call {
+            exchange,
+            request,
+            route,
+            claim,
+            cost,
+            turn,
+            deadline,
+            now: None,
+            anonymous: false,
+            bound,
+            upgrades: false,
+            location,
+            retry: Some(Box::new(mark)),
+        }
+    }
 }

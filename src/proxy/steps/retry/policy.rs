@@ -88,9 +88,10 @@ pub(crate) fn back_off(reason: RetryReason, tries: u32, dice: f64) -> Duration {
 
 /// Returns whether a request that was tried `tries` times is not tried again.
 pub(crate) fn gives_up(reason: RetryReason, tries: u32, route: &Route) -> bool {
+    if let Some(most) = route.lane.policy().retry.and_then(|retry| retry.tries) {
+        return tries >= most.get();
+    }
     match reason {
-        // The rule sets the number.
-        _ if route.lane.policy().retry.is_some_and(|retry| retry.tries.is_some()) => false,
         RetryReason::Refused | RetryReason::Crowded => false,
         RetryReason::Unreached if !route.has_answered() => tries >= TRIES_UNKNOWN,
         // While the breaker is open, failures do not use up tries.

@@ -138,7 +138,7 @@ impl Client for Andante {
     fn note(&mut self, now: Instant) -> String {
         let snapshot = self.state.snapshot(now, "api.test".into());
         let limits: Vec<_> = snapshot.limits.iter().map(|limit| format!("{limit:?}")).collect();
-        format!("{limits:?} {:?}", snapshot.gate)
+        format!("{limits:?} {:?}", snapshot.queue.gate)
     }
 }
 
