@@ -7,6 +7,7 @@ mod pauses;
 mod reported;
 mod sentinel;
 mod tls;
+mod waiting;
 mod without_store;
 
 use std::{
