@@ -50,6 +50,10 @@ pub(super) struct Layer {
     pub(super) data: Option<Spanned<PathBuf>>,
     pub(super) state: Option<Spanned<StatePlace>>,
     pub(super) store: Option<Spanned<Option<StoreUrl>>>,
+    pub(super) lease: Option<Spanned<Duration>>,
+    pub(super) fleet_size: Option<Spanned<NonZeroU32>>,
+    pub(super) store_down: Option<Spanned<WhenDown>>,
+    pub(super) floor: Option<Spanned<u8>>,
     /// The defaults of rules, and of hosts without a rule.
     pub(super) answers: AnswerKeys,
 }
@@ -63,11 +67,7 @@ pub(super) struct FileLayer {
     pub(super) timeouts: Option<Timeouts>,
     pub(super) upstream_crl: Option<Vec<Spanned<PathBuf>>>,
     pub(super) dns: Option<Dns>,
-    pub(super) lease: Option<Duration>,
     pub(super) in_flight_hold: Option<Duration>,
-    pub(super) fleet_size: Option<NonZeroU32>,
-    pub(super) store_down: Option<Spanned<WhenDown>>,
-    pub(super) floor: Option<Spanned<u8>>,
     pub(super) gateways: Option<Vec<Gateway>>,
     pub(super) rules: Vec<RawRule>,
 }
@@ -122,6 +122,10 @@ impl FileLayer {
                 data: data.map(|data| reader.beside(data)),
                 state,
                 store: reader.one(root, &keys::STORE),
+                lease: reader.one(root, &keys::LEASE),
+                fleet_size: reader.one(root, &keys::FLEET_SIZE),
+                store_down: reader.one(root, &keys::STORE_DOWN),
+                floor: reader.one(root, &keys::FLOOR),
                 answers: AnswerKeys::read(reader, root),
             },
             identity: reader.one(root, &keys::IDENTITY).map(|identity| identity.value),
@@ -129,11 +133,7 @@ impl FileLayer {
             timeouts: Some(timeouts(reader, root, base)),
             upstream_crl: reader.files(root, &keys::UPSTREAM_CRL),
             dns: dns(reader, root),
-            lease: reader.one(root, &keys::LEASE).map(|lease| lease.value),
             in_flight_hold: reader.one(root, &keys::IN_FLIGHT_HOLD).map(|hold| hold.value),
-            fleet_size: reader.one(root, &keys::FLEET_SIZE).map(|size| size.value),
-            store_down: reader.one(root, &keys::STORE_DOWN),
-            floor: reader.one(root, &keys::FLOOR),
             gateways: root.has("gateway").then(|| gateways::read(reader, root)),
             rules: rules::read(reader, root),
         }
@@ -266,6 +266,10 @@ impl Layer {
             data: self.data.or(weaker.data),
             state: self.state.or(weaker.state),
             store: self.store.or(weaker.store),
+            lease: self.lease.or(weaker.lease),
+            fleet_size: self.fleet_size.or(weaker.fleet_size),
+            store_down: self.store_down.or(weaker.store_down),
+            floor: self.floor.or(weaker.floor),
             answers: self.answers.or(weaker.answers),
         }
     }
@@ -312,6 +316,10 @@ impl Layer {
             data: words.one(said.data.as_deref(), &keys::DATA),
             state: words.one(said.state.as_deref(), &keys::STATE),
             store: words.one(said.store.as_deref(), &keys::STORE),
+            lease: words.one(said.lease.as_deref(), &keys::LEASE),
+            fleet_size: words.one(said.fleet_size.as_deref(), &keys::FLEET_SIZE),
+            store_down: words.one(said.store_down.as_deref(), &keys::STORE_DOWN),
+            floor: words.one(said.floor.as_deref(), &keys::FLOOR),
             answers,
         }
     }

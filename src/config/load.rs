@@ -158,11 +158,11 @@ impl Config {
         rules::settle_waits(&mut rules);
         rules::settle_uncosted(&mut rules);
         rules::check(&rules, problems);
-        let size = file.fleet_size.or(base.fleet.size);
+        let size = said.fleet_size.map(|size| size.value).or(base.fleet.size);
         let fleet = FleetConfig {
-            down: check::store_down(file.store_down, file.floor, size, problems),
+            down: check::store_down(said.store_down, said.floor, size, problems),
             store: said.store.map_or(base.fleet.store, |store| store.value),
-            lease: file.lease.unwrap_or(base.fleet.lease),
+            lease: said.lease.map_or(base.fleet.lease, |lease| lease.value),
             in_flight_hold: file.in_flight_hold.unwrap_or(base.fleet.in_flight_hold),
             size,
         };
