@@ -102,7 +102,7 @@ pub trait StatusSource: Send + Sync {
     /// Returns whether andante accepts requests.
     fn ready(&self) -> bool;
     /// Problem that exists although andante accepts requests.
-    fn caveat(&self) -> Option<&'static str> {
+    fn caveat(&self) -> Option<String> {
         None
     }
     /// Reason why andante accepts no requests, in a few words.

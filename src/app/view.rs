@@ -154,7 +154,7 @@ impl StatusSource for View {
         !self.proxy.is_draining() && self.fleet.as_ref().is_none_or(|fleet| fleet.is_ready())
     }
 
-    fn caveat(&self) -> Option<&'static str> {
+    fn caveat(&self) -> Option<String> {
         self.fleet.as_ref().and_then(|fleet| fleet.caveat())
     }
 

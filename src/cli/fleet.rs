@@ -70,7 +70,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
 
 /// Problem with the sharing of limits, in one line for people.
 pub(super) fn trouble(fleet: &FleetStatus) -> Option<String> {
-    let FleetStatus { store, standing, lease_left_s, problem, .. } = fleet;
+    let FleetStatus { store, standing, lease_left_s, learns_for_s, problem, hint, .. } = fleet;
     let problem = problem.as_ref().map_or_else(String::new, |problem| format!(" ({problem})"));
     let unusable = format!("the store {store} cannot be used{problem}");
     let line = match &**standing {
@@ -81,14 +81,19 @@ pub(super) fn trouble(fleet: &FleetStatus) -> Option<String> {
         "floor" => format!("{unusable}: each shared limit falls back to this andante's floor"),
         "open" => format!("{unusable}: limits go on without it, and may be exceeded together"),
         "learning" => {
-            format!("the store {store} has no data yet: most of each shared limit is withheld for now")
+            let learns = wording::seconds(learns_for_s.unwrap_or_default());
+            format!(
+                "the store {store} is new, or has forgotten what was sent: unreported tokens of a limit are given out in \
+                 {learns} and a window"
+            )
         }
         _ if problem.is_empty() => {
             format!("joining the fleet at {store}: requests under shared limits wait until then")
         }
         _ => format!("{unusable}: requests under shared limits wait until this andante has joined"),
     };
-    Some(plain(&line))
+    let hint = hint.as_ref().map_or_else(String::new, |hint| format!("; {hint}"));
+    Some(plain(&format!("{line}{hint}")))
 }
 
 #[cfg(test)]

@@ -80,6 +80,20 @@ pub struct ServeArgs {
     /// [env: ANDANTE_STORE] [default: off]
     #[arg(long, value_name = "URL|off")]
     pub store: Option<String>,
+    /// Time for which an andante continues without an answer from the store; the same for the whole fleet [env:
+    /// ANDANTE_LEASE] [default: 10s]
+    #[arg(long, value_name = "DURATION")]
+    pub lease: Option<String>,
+    /// Number of andantes that divide the limits that a store does not share [env: ANDANTE_FLEET_SIZE]
+    #[arg(long, value_name = "N")]
+    pub fleet_size: Option<String>,
+    /// What may leave after the lease: wait (nothing), floor (this andante's part of --floor), or open (its last known
+    /// part, so that limits may be exceeded) [env: ANDANTE_STORE_DOWN] [default: wait]
+    #[arg(long, value_name = "wait|floor|open")]
+    pub store_down: Option<String>,
+    /// Part of each limit that is never lent, with --store-down floor [env: ANDANTE_FLOOR] [default: 20%]
+    #[arg(long, value_name = "PERCENT")]
+    pub floor: Option<String>,
     /// Set the stored state aside, and begin with nothing used
     #[arg(long)]
     pub forget: bool,
@@ -291,6 +305,10 @@ impl ServeArgs {
                 data: self.data.clone(),
                 state: self.state.clone(),
                 store: self.store.clone(),
+                lease: self.lease.clone(),
+                fleet_size: self.fleet_size.clone(),
+                store_down: self.store_down.clone(),
+                floor: self.floor.clone(),
                 spend: self.spend.clone(),
                 trust: self.trust.clone(),
                 retry: self.retry.clone(),

@@ -9,9 +9,8 @@ use std::{
 
 use super::{
     answers::AnswerKeys,
-    check,
     diagnostic::{Diagnostic, Place, Spanned},
-    fleet::{FleetConfig, StoreUrl},
+    fleet::StoreUrl,
     gateways,
     keys::{self, Flag, Key},
     model::{AccessLog, Dns, LogFormat, StatePlace, Timeouts},
@@ -51,6 +50,10 @@ pub(super) struct Layer {
     pub(super) data: Option<Spanned<PathBuf>>,
     pub(super) state: Option<Spanned<StatePlace>>,
     pub(super) store: Option<Spanned<Option<StoreUrl>>>,
+    pub(super) lease: Option<Spanned<Duration>>,
+    pub(super) fleet_size: Option<Spanned<NonZeroU32>>,
+    pub(super) store_down: Option<Spanned<WhenDown>>,
+    pub(super) floor: Option<Spanned<u8>>,
     /// The defaults of rules, and of hosts without a rule.
     pub(super) answers: AnswerKeys,
 }
@@ -64,19 +67,9 @@ pub(super) struct FileLayer {
     pub(super) timeouts: Option<Timeouts>,
     pub(super) upstream_crl: Option<Vec<Spanned<PathBuf>>>,
     pub(super) dns: Option<Dns>,
-    pub(super) fleet: FleetKeys,
+    pub(super) in_flight_hold: Option<Duration>,
     pub(super) gateways: Option<Vec<Gateway>>,
     pub(super) rules: Vec<RawRule>,
-}
-
-/// Terms of sharing budgets with other andantes.
-#[derive(Default)]
-pub(super) struct FleetKeys {
-    lease: Option<Duration>,
-    in_flight_hold: Option<Duration>,
-    size: Option<NonZeroU32>,
-    down: Option<Spanned<WhenDown>>,
-    floor: Option<Spanned<u8>>,
 }
 
 /// Reads the texts of flags or variables.
@@ -129,6 +122,10 @@ impl FileLayer {
                 data: data.map(|data| reader.beside(data)),
                 state,
                 store: reader.one(root, &keys::STORE),
+                lease: reader.one(root, &keys::LEASE),
+                fleet_size: reader.one(root, &keys::FLEET_SIZE),
+                store_down: reader.one(root, &keys::STORE_DOWN),
+                floor: reader.one(root, &keys::FLOOR),
                 answers: AnswerKeys::read(reader, root),
             },
             identity: reader.one(root, &keys::IDENTITY).map(|identity| identity.value),
@@ -136,40 +133,9 @@ impl FileLayer {
             timeouts: Some(timeouts(reader, root, base)),
             upstream_crl: reader.files(root, &keys::UPSTREAM_CRL),
             dns: dns(reader, root),
-            fleet: FleetKeys::read(reader, root),
+            in_flight_hold: reader.one(root, &keys::IN_FLIGHT_HOLD).map(|hold| hold.value),
             gateways: root.has("gateway").then(|| gateways::read(reader, root)),
             rules: rules::read(reader, root),
-        }
-    }
-}
-
-// === impl FleetKeys ===
-
-impl FleetKeys {
-    fn read<'a>(reader: &mut Reader<'a>, root: &Table<'a>) -> Self {
-        Self {
-            lease: reader.one(root, &keys::LEASE).map(|lease| lease.value),
-            in_flight_hold: reader.one(root, &keys::IN_FLIGHT_HOLD).map(|hold| hold.value),
-            size: reader.one(root, &keys::FLEET_SIZE).map(|size| size.value),
-            down: reader.one(root, &keys::STORE_DOWN),
-            floor: reader.one(root, &keys::FLOOR),
-        }
-    }
-
-    /// Overlays `base` with these terms and the `store`.
-    pub(super) fn settle(
-        self,
-        store: Option<Spanned<Option<StoreUrl>>>,
-        base: FleetConfig,
-        problems: &mut Vec<Diagnostic>,
-    ) -> FleetConfig {
-        let size = self.size.or(base.size);
-        FleetConfig {
-            store: store.map_or(base.store, |store| store.value),
-            lease: self.lease.unwrap_or(base.lease),
-            in_flight_hold: self.in_flight_hold.unwrap_or(base.in_flight_hold),
-            size,
-            down: check::store_down(self.down, self.floor, size, problems),
         }
     }
 }
@@ -300,6 +266,10 @@ impl Layer {
             data: self.data.or(weaker.data),
             state: self.state.or(weaker.state),
             store: self.store.or(weaker.store),
+            lease: self.lease.or(weaker.lease),
+            fleet_size: self.fleet_size.or(weaker.fleet_size),
+            store_down: self.store_down.or(weaker.store_down),
+            floor: self.floor.or(weaker.floor),
             answers: self.answers.or(weaker.answers),
         }
     }
@@ -346,6 +316,10 @@ impl Layer {
             data: words.one(said.data.as_deref(), &keys::DATA),
             state: words.one(said.state.as_deref(), &keys::STATE),
             store: words.one(said.store.as_deref(), &keys::STORE),
+            lease: words.one(said.lease.as_deref(), &keys::LEASE),
+            fleet_size: words.one(said.fleet_size.as_deref(), &keys::FLEET_SIZE),
+            store_down: words.one(said.store_down.as_deref(), &keys::STORE_DOWN),
+            floor: words.one(said.floor.as_deref(), &keys::FLOOR),
             answers,
         }
     }

@@ -6,6 +6,7 @@ use super::{
     check,
     diagnostic::{Diagnostic, Spanned},
     files::{FileRef, PemKind},
+    fleet::FleetConfig,
     layer::{FileLayer, Layer},
     model::{Config, LogFormat, Timeouts},
     otlp::OtlpConfig,
@@ -157,7 +158,14 @@ impl Config {
         rules::settle_waits(&mut rules);
         rules::settle_uncosted(&mut rules);
         rules::check(&rules, problems);
-        let fleet = file.fleet.settle(said.store, base.fleet, problems);
+        let size = said.fleet_size.map(|size| size.value).or(base.fleet.size);
+        let fleet = FleetConfig {
+            down: check::store_down(said.store_down, said.floor, size, problems),
+            store: said.store.map_or(base.fleet.store, |store| store.value),
+            lease: said.lease.map_or(base.fleet.lease, |lease| lease.value),
+            in_flight_hold: file.in_flight_hold.unwrap_or(base.fleet.in_flight_hold),
+            size,
+        };
         if fleet.store.is_some() {
             rules::divide(&mut rules, fleet.size, problems);
             rules::floors(&rules, fleet.down, problems);

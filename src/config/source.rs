@@ -65,6 +65,14 @@ pub struct Settings {
     pub state: Option<String>,
     /// `--store`, `ANDANTE_STORE`.
     pub store: Option<String>,
+    /// `--lease`, `ANDANTE_LEASE`.
+    pub lease: Option<String>,
+    /// `--fleet-size`, `ANDANTE_FLEET_SIZE`.
+    pub fleet_size: Option<String>,
+    /// `--store-down`, `ANDANTE_STORE_DOWN`.
+    pub store_down: Option<String>,
+    /// `--floor`, `ANDANTE_FLOOR`.
+    pub floor: Option<String>,
     /// `--spend`, `ANDANTE_SPEND`.
     pub spend: Option<String>,
     /// `--trust`, `ANDANTE_TRUST`.
@@ -169,6 +177,10 @@ impl Settings {
             data: one(&keys::DATA.entry),
             state: one(&keys::STATE.entry),
             store: one(&keys::STORE.entry),
+            lease: one(&keys::LEASE.entry),
+            fleet_size: one(&keys::FLEET_SIZE.entry),
+            store_down: one(&keys::STORE_DOWN.entry),
+            floor: one(&keys::FLOOR.entry),
             spend: one(&keys::SPEND.entry),
             trust: one(&keys::TRUST.entry),
             retry: one(&keys::RETRY.entry),

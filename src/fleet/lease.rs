@@ -136,6 +136,11 @@ impl Lease {
         self.clocks.asks.store(until.as_nanos(), Ordering::Relaxed);
     }
 
+    /// When a store without state stops asking members what they hold, if that is still to come.
+    pub fn learns_until(&self, now: Instant) -> Option<Instant> {
+        Some(Instant::from_nanos(self.clocks.asks.load(Ordering::Relaxed))).filter(|until| *until > now)
+    }
+
     /// When the store begins to give out unreported tokens of a limit with this window's length. By then no unreported
     /// unit counts any more. [`Instant::START`] if the store never lost its state.
     pub fn opens(&self, per: Duration) -> Instant {

@@ -263,7 +263,8 @@ impl Share {
             (self.held, self.credit) = (0, 0);
             return ShareNeed { speaks: true, ends: true, ..quiet };
         }
-        let enough = free.saturating_add(stock.lingering);
+        // Not `free` and lingering units: after a debt those may be more than the share holds.
+        let enough = self.held.saturating_sub(stock.used);
         let hold = self.held - self.lent(now, stock.used);
         let stuck = stock.backlog > 0 && enough.saturating_sub(hold) < stock.cost;
         let large = stuck && self.is_large(stock.cost);

@@ -50,17 +50,25 @@ const HINTS: usize = 1024;
 pub struct LedgerError(pub String);
 
 /// Words that identify problems of a store, with advice for each.
-const REMEDIES: [(&str, &str); 6] = [
+const REMEDIES: &[(&str, &str)] = &[
     ("NOAUTH", "write the store's password into the URL: redis://:PASSWORD@HOST:PORT"),
     ("WRONGPASS", "write the store's user name and password into the URL: redis://USER:PASSWORD@HOST:PORT"),
-    (
-        "NOPERM",
-        "let this user use keys and channels that begin with {andante}:, and EVAL, EVALSHA, INFO, TIME, PUBLISH and SUBSCRIBE",
-    ),
+    ("NOPERM", PERMISSIONS),
+    ("can't run this command", PERMISSIONS),
+    ("READONLY", "name the primary with --store, or let Sentinels name it: redis+sentinel://HOST:PORT/NAME"),
+    ("LOADING", "wait until the store has loaded its data"),
+    ("OOM", "give the store more memory (maxmemory), or keep other data elsewhere"),
+    ("WRONGTYPE", "name another database with --store: here another program uses keys that begin with {andante}:"),
+    ("of its replicas", "bring replicas back, or remove lost ones with SENTINEL RESET"),
+    ("part of a cluster", "write --store redis+cluster://HOST:PORT"),
+    ("SSL_CERT_FILE", "name a file with the store's certificate authority in SSL_CERT_FILE"),
     ("older than Redis 7", "name a Redis 7 or later, or a Valkey, with --store"),
     ("no TLS", "name the store's port for TLS, or write redis:// if it speaks none"),
+    ("no answer", "start the store, and let this machine reach it; if its port speaks TLS alone, write rediss://"),
     ("no Redis", "name the address of a Redis with --store; if it speaks TLS alone, write rediss://"),
 ];
+const PERMISSIONS: &str = "let this user use keys and channels that begin with {andante}:, as in ACL SETUSER NAME \
+                           ~{andante}:* &{andante}:* +@read +@write +eval +evalsha +info +time +publish +subscribe";
 
 // === impl LedgerError ===
 

@@ -7,6 +7,7 @@ mod pauses;
 mod reported;
 mod sentinel;
 mod tls;
+mod waiting;
 mod without_store;
 
 use std::{
@@ -338,6 +339,19 @@ fn without_a_store_each_goes_on_with_its_floor() {
     let again = world.accepts_in(2 * SECOND);
     assert!(again >= 160, "{again} of 200");
     world.kept(100);
+}
+
+/// A lease other than the fleet's would be refused.
+#[test]
+fn terms_of_a_fleet_come_from_flags_and_variables_too() {
+    let mut world = World::with_store(Redis::for_a_fleet_with(&["--lease", "2s"]), "100/s", 0);
+    let mut command = Andante::command();
+    command.envs([("ANDANTE_LEASE", "2s"), ("ANDANTE_FLEET_SIZE", "3"), ("ANDANTE_STORE_DOWN", "floor")]);
+    let flags = ["--store", &world.url, "--fleet-size", "2", "--floor", "40%", "--limit", &world.limits];
+    world.members = vec![Andante::launched(&mut command, &flags)];
+    world.press_all();
+    let status = world.members[0].wait_for(|status| status["lanes"][0]["limits"][0]["share"]["own"] == 20);
+    assert_eq!(status["fleet"]["standing"], "shared", "two own 20 of 100 each: {status:#}");
 }
 
 #[test]

@@ -5,7 +5,7 @@ import { duration, number } from "/page/words.js";
 
 const STANDINGS = {
   joining: "joining",
-  learning: "learning what was sent",
+  learning: "new, or has forgotten what was sent",
   shared: "limits are shared",
   silent: "does not answer, lease still holds",
   "cut-off": "lost: nothing leaves",
@@ -24,6 +24,7 @@ export function show(fleet) {
       ["members with a lease", number(fleet.members)],
       ["this one", fleet.member ?? "none yet"],
       ["store", STANDINGS[fleet.standing] ?? fleet.standing, sound ? null : "bad"],
+      ["gives out unreported tokens", fleet.learns_for_s === null ? null : `in ${duration(fleet.learns_for_s)} and a window`, "bad"],
       ["address", fleet.store],
       ["lease left", duration(fleet.lease_left_s)],
       ["last call took", `${fleet.last_call_ms.toFixed(1)} ms`],

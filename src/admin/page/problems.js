@@ -3,7 +3,7 @@
 import { byId, el, replace } from "/page/dom.js";
 import { count, scale, traces } from "/page/history.js";
 import { all } from "/page/lanes.js";
-import { ago, number, pause, span as length } from "/page/words.js";
+import { ago, duration, number, pause, span as length } from "/page/words.js";
 
 const [BAD, WARN, NOTE] = [0, 1, 2];
 const LEVELS = ["bad", "warn"];
@@ -14,6 +14,8 @@ const STANDINGS = {
   floor: [BAD, "The store is lost: only this andante's floor leaves"],
   open: [BAD, "The store is lost: the limits may be exceeded"],
   silent: [WARN, "The store does not answer"],
+  joining: [WARN, "The store has not answered yet: nothing leaves"],
+  learning: [WARN, "The store is new, or has forgotten what was sent"],
 };
 
 /** Shows how it is `now`. */
@@ -63,13 +65,21 @@ function problems(status, now) {
 function operation({ config, fleet, state, access_log: log, draining, unmatched_rules: unmatched }) {
   const standing = STANDINGS[fleet?.standing] ?? (fleet?.problem ? [WARN, "The store is in trouble"] : null);
   return [
-    ...(standing ? [{ level: standing[0], words: standing[1], detail: fleet.problem, hint: "andante keeps trying; `store-down` decides which requests leave meanwhile" }] : []),
+    ...(standing ? [{ level: standing[0], words: standing[1], ...ofStore(fleet) }] : []),
     ...(state?.problem ? [{ level: BAD, words: "The state file cannot be written", detail: state.problem, hint: "A restart now loses the counts of sent requests, and limits may be exceeded" }] : []),
     ...config.problems.map((problem) => ({ level: BAD, words: "Reload failed", detail: problem, hint: "The previous configuration stays in force" })),
     ...(log?.problem ? [{ level: WARN, words: "The access log cannot be written", detail: `${log.problem}; ${number(log.lost_total)} lines are lost` }] : []),
     ...(draining ? [{ level: WARN, words: "andante is draining", detail: "it accepts no new connections, and exits when the queue is empty" }] : []),
     ...unmatched.map((rule) => ({ level: NOTE, words: `No request has matched the rule ${rule} so far`, detail: null })),
   ];
+}
+
+/** What the store is waited for, and what helps. */
+function ofStore({ standing, problem, hint, learns_for_s: learns }) {
+  if (standing === "learning") {
+    return { detail: `unreported tokens of a limit are given out in ${duration(learns ?? 0)} and a window`, hint: "With the next new store, run `andante fleet init` before the first andante starts" };
+  }
+  return { detail: problem, hint: hint ?? "andante keeps trying; `store-down` decides which requests leave meanwhile" };
 }
 
 function paused(now) {

@@ -25,8 +25,15 @@ pub struct FleetStatus {
     pub failed_calls_total: u64,
     /// Duration of the last call.
     pub last_call_ms: f64,
+    /// Seconds for which the store, which is new or has forgotten its data, still asks andantes what they hold. A limit
+    /// opens its window's length later.
+    #[serde(default)]
+    pub learns_for_s: Option<f64>,
     /// Problem of the store, if there is one.
     pub problem: Option<String>,
+    /// What to do about the problem, if it is known.
+    #[serde(default)]
+    pub hint: Option<String>,
 }
 
 /// Units of a fleet-wide limit that this andante holds.

@@ -43,6 +43,8 @@ pub(super) struct LastCall {
     pub(super) epoch: u64,
     pub(super) took: Duration,
     pub(super) problem: Option<String>,
+    /// What to do about the problem.
+    pub(super) hint: Option<&'static str>,
     /// There are more members than floors.
     pub(super) crowded: bool,
     /// Number of members with another fleet size or floor.
@@ -73,17 +75,19 @@ impl FleetReport {
     }
 
     pub(in crate::app) fn status(&self) -> FleetStatus {
-        let last = self.last.lock().clone();
+        let (last, now) = (self.last.lock().clone(), self.clock.now());
         FleetStatus {
             store: self.store.clone(),
             standing: last.standing.as_str().to_owned(),
             member: last.id.map(|id| id.to_string()),
             members: last.members,
             epoch: last.epoch,
-            lease_left_s: self.lease.until().since(self.clock.now()).as_secs_f64(),
+            lease_left_s: self.lease.until().since(now).as_secs_f64(),
             calls_total: self.metrics.calls("answered"),
             failed_calls_total: self.metrics.calls("failed"),
             last_call_ms: last.took.as_secs_f64() * 1e3,
+            learns_for_s: self.learns_for(now).map(|time| time.as_secs_f64()),
+            hint: last.hint.filter(|_| last.problem.is_some()).map(str::to_owned),
             problem: last.problem.or_else(|| (!self.lower.lock().is_empty()).then(|| LOWER.to_owned())),
         }
     }
@@ -106,15 +110,24 @@ impl FleetReport {
     }
 
     /// Problem that exists although requests can leave.
-    pub(in crate::app) fn caveat(&self) -> Option<&'static str> {
+    pub(in crate::app) fn caveat(&self) -> Option<String> {
         match self.last.lock().standing {
-            Standing::Floor => Some("without the store: with this andante's floor of each shared limit"),
-            Standing::Open => Some("without the store: shared limits may be exceeded"),
+            Standing::Floor => Some("without the store: with this andante's floor of each shared limit".to_owned()),
+            Standing::Open => Some("without the store: shared limits may be exceeded".to_owned()),
             Standing::Learning => {
-                Some("but the store is new, or has forgotten: what no andante holds is given out later")
+                let learns = self.learns_for(self.clock.now()).unwrap_or_default().as_secs_f64();
+                Some(format!(
+                    "but the store is new, or has forgotten what was sent: unreported tokens of a limit are given out in \
+                     {learns:.1} s and a window"
+                ))
             }
             _ => None,
         }
+    }
+
+    /// Remaining time in which the store asks members what they hold, if it does.
+    fn learns_for(&self, now: Instant) -> Option<Duration> {
+        self.lease.learns_until(now).map(|until| until.since(now))
     }
 
     /// Returns whether requests can leave.

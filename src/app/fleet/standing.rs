@@ -124,11 +124,13 @@ impl<L: Ledger> FleetMember<L> {
         let mut last = self.report.last.lock();
         if failed.is_some() || self.failures == 0 {
             let first = last.problem.is_none();
-            last.problem = problem;
+            (last.problem, last.hint) = (problem, failed.map(LedgerError::remedy));
             if let (Some(problem), true, Standing::Joining) = (&last.problem, first, standing) {
                 error!(
                     store,
-                    problem, "cannot join the fleet: shared limits let nothing through until the store answers"
+                    problem,
+                    hint = last.hint,
+                    "cannot join the fleet: shared limits let nothing through until the store answers"
                 );
             }
         }
@@ -160,7 +162,9 @@ impl<L: Ledger> FleetMember<L> {
                     problem, lease_s, "the store does not answer: continuing with the held shares until the lease ends"
                 );
             }
-            Standing::CutOff => error!(store, problem, "the lease is over: shared limits let nothing through"),
+            Standing::CutOff => {
+                error!(store, problem, hint = last.hint, "the lease is over: shared limits let nothing through");
+            }
             Standing::Floor => {
                 warn!(store, problem, "the lease is over: continuing with this andante's floor of each shared limit");
             }

@@ -14,6 +14,7 @@ use crate::{
     cli::{admin_client, wording},
     clock::{self, Clock},
     config::{Config, StatePlace},
+    fleet::{Division, Extent, Lease, Member, MemberId, Terms, micros},
     listen,
     store::{LedgerError, RedisLedger},
 };
@@ -26,7 +27,7 @@ const YOUNGEST: Duration = Duration::from_secs(1_767_225_600);
 const LATE: Duration = Duration::from_millis(250);
 /// Time limit for other programs' answers.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Time limit for a store. The store has 2 s to accept a connection, and its own error is the better message.
+/// Time limit for a store: longer than the connection may take, whose own error is the better message.
 const STORE_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Checks that andante can listen on the addresses.
@@ -125,15 +126,29 @@ pub(super) fn state(config: &Config) -> Option<Finding> {
     })
 }
 
-/// Checks that the store of the fleet answers.
+/// Checks that the store of the fleet executes andante's script.
 pub(super) async fn store(config: &Config) -> Option<Finding> {
     let url = config.fleet.store.as_ref()?;
+    let (clock, lease) = (Clock::start(), micros(config.fleet.lease));
     let asked = async {
         let mut ledger = RedisLedger::new(url)?;
-        ledger.ping().await
+        // As by a member that calls for the first time.
+        let terms = Terms { lease, split: 0, division: Division::default() };
+        let mut member = Member::new(MemberId(1), terms, Lease::default());
+        ledger.try_out(&member.call(clock.now(), Extent::Some, Vec::new(), Vec::new())).await
     };
     Some(match time::timeout(STORE_PATIENCE, asked).await {
-        Ok(Ok(())) => Finding::ok("store", format!("{url} answers")),
+        Ok(Ok(true)) => Finding::ok("store", format!("{url} executes andante's script, and knows a fleet")),
+        Ok(Ok(false)) => Finding {
+            hint: Some("if it is new, run `andante fleet init` before the first andante starts".into()),
+            ..Finding::ok(
+                "store",
+                format!(
+                    "{url} executes andante's script, and knows no fleet: for a lease and a window the first andante \
+                     sends nothing"
+                ),
+            )
+        },
         Ok(Err(error)) => Finding::not_ok("store", format!("could not ask {url}: {error}"), error.remedy()),
         Err(_) => {
             let error = LedgerError(format!("{url} did not answer within {STORE_PATIENCE:?}"));

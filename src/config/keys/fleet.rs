@@ -26,7 +26,8 @@ pub(in crate::config) const LEASE: Key<Duration> = Key::new(
     One("duration from 1s to 10m"),
     "time for which an andante continues without an answer from the store; the same for all members of a fleet",
 )
-.default("\"10s\"");
+.default("\"10s\"")
+.flag("--lease", "ANDANTE_LEASE", Some("10s"));
 pub(in crate::config) const IN_FLIGHT_HOLD: Key<Duration> = Key::new(
     "in-flight-hold",
     value::IN_FLIGHT_HOLD,
@@ -41,7 +42,8 @@ pub(in crate::config) const FLEET_SIZE: Key<NonZeroU32> = Key::new(
     Number("number from 1"),
     "number of andantes that divide the limits that a store does not share",
 )
-.otherwise("none: with a store, such limits are an error");
+.otherwise("none: with a store, such limits are an error")
+.flag("--fleet-size", "ANDANTE_FLEET_SIZE", None);
 pub(in crate::config) const STORE_DOWN: Key<WhenDown> = Key::new(
     "store-down",
     value::STORE_DOWN,
@@ -49,11 +51,13 @@ pub(in crate::config) const STORE_DOWN: Key<WhenDown> = Key::new(
     "behaviour when the store has not answered for the length of the lease: `wait` holds requests; \
      `floor` continues with each andante's `floor`; `open` continues with each andante's last known part, which may exceed the limits",
 )
-.default("\"wait\"");
+.default("\"wait\"")
+.flag("--store-down", "ANDANTE_STORE_DOWN", Some("wait"));
 pub(in crate::config) const FLOOR: Key<u8> = Key::new(
     "floor",
     value::FLOOR,
     One("percentage from 1% to 90%"),
     "for `store-down = \"floor\"`: part of each limit that is never lent, divided among `fleet-size` andantes",
 )
-.otherwise("20%");
+.otherwise("20%")
+.flag("--floor", "ANDANTE_FLOOR", Some("20%"));

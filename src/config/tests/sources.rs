@@ -28,8 +28,8 @@ fn an_unknown_variable_of_andante_is_an_error_and_one_of_kubernetes_is_not() {
          write max-wait = \"10m\" under a [[rule]] in a file, and start with --config FILE\n\
          warning: ANDANTE_COLOUR: andante knows no such variable | it says nothing; known are ANDANTE_LISTEN, \
          ANDANTE_ADMIN, ANDANTE_ADMIN_TOKEN, ANDANTE_THREADS, ANDANTE_MAX_MEMORY, ANDANTE_LOG_FORMAT, ANDANTE_ACCESS_LOG, ANDANTE_OTLP, ANDANTE_CLIENTS, \
-         ANDANTE_INTERCEPT, ANDANTE_UPSTREAM_CA, ANDANTE_DATA, ANDANTE_STATE, ANDANTE_STORE, ANDANTE_SPEND, \
-         ANDANTE_TRUST, ANDANTE_RETRY, ANDANTE_BREAKER, ANDANTE_LIMIT, ANDANTE_CONFIG, ANDANTE_LOG"
+         ANDANTE_INTERCEPT, ANDANTE_UPSTREAM_CA, ANDANTE_DATA, ANDANTE_STATE, ANDANTE_STORE, ANDANTE_LEASE, \
+         ANDANTE_FLEET_SIZE, ANDANTE_STORE_DOWN, ANDANTE_FLOOR, ANDANTE_SPEND, ANDANTE_TRUST, ANDANTE_RETRY, ANDANTE_BREAKER, ANDANTE_LIMIT, ANDANTE_CONFIG, ANDANTE_LOG"
     );
     // A port variable of the user's own is not one of Kubernetes'.
     let own = |name: &str| (name == "ANDANTE_PORT").then(|| "3128".to_owned());

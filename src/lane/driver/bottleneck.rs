@@ -1,13 +1,18 @@
 //! The limit that delays a request most, for traces.
 
+use andante_limit::Ready;
+
 use super::Lane;
 use crate::{request::AdmitRequest, state::Bottleneck};
 
 impl Lane {
     /// The bottleneck of a waiting request that asked with `ask`.
     pub fn bottleneck(&self, ask: &AdmitRequest) -> Bottleneck {
-        let (now, store_lost) = (self.clock.now(), self.lost_store().is_some());
+        let now = self.clock.now();
         let mut state = self.shared.state.lock();
-        if store_lost { state.whole_lane("store".to_owned()) } else { state.bottleneck(now, ask) }
+        match state.store_ready(now) {
+            Ready::Now => state.bottleneck(now, ask),
+            Ready::At(_) | Ready::OnEvent => state.whole_lane("store".to_owned()),
+        }
     }
 }

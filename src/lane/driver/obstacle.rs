@@ -1,6 +1,8 @@
 //! Block reasons other than used-up limits, for clients that are refused because of them.
 
+use andante_clock::Instant;
 use andante_learn::Reason;
+use andante_limit::Ready;
 
 use super::Lane;
 use crate::{Refusal, journal::why};
@@ -26,18 +28,11 @@ impl Lane {
 
     /// The current block reason of the lane, other than used-up limits.
     pub fn obstacle(&self) -> Option<Obstacle> {
-        if let Some(store) = self.lost_store() {
-            return Some(Obstacle {
-                what: format!("the store {store}, by which andantes share this limit, cannot be used"),
-                hint: Some(
-                    "see to it that the store answers (`andante status` says what is wrong with it), or let `store-down` say \
-                     what may leave without it",
-                ),
-                is_quota: false,
-            });
-        }
         let now = self.clock.now();
         let mut state = self.shared.state.lock();
+        if let (Some(store), ready @ (Ready::At(_) | Ready::OnEvent)) = (self.store(), state.store_ready(now)) {
+            return Some(of_store(store, ready, now));
+        }
         let is_held = state.held(now).is_some();
         let learned = state.learned();
         let closed = learned.closed(now, learned.usual_scope()).map(|(_, reason)| reason);
@@ -54,4 +49,23 @@ impl Lane {
         let what = format!("nothing leaves ({}): {}", reason.as_str(), why(reason));
         Some(Obstacle { what, hint, is_quota: reason == Reason::Exhausted })
     }
+}
+
+/// The block reason of a lane whose shared limits let nothing leave until the store is `ready`.
+fn of_store(store: &str, ready: Ready, now: Instant) -> Obstacle {
+    let (what, hint) = match ready {
+        Ready::At(at) => (
+            format!(
+                "the store {store} is new, or has forgotten what was sent: it gives out this limit in {:.1} s",
+                at.since(now).as_secs_f64()
+            ),
+            "wait; with the next new store, run `andante fleet init` before the first andante starts",
+        ),
+        Ready::Now | Ready::OnEvent => (
+            format!("the store {store}, by which andantes share this limit, cannot be used"),
+            "see to it that the store answers (`andante status` says what is wrong with it), or let `store-down` say \
+             what may leave without it",
+        ),
+    };
+    Obstacle { what, hint: Some(hint), is_quota: false }
 }

@@ -8,7 +8,6 @@ use std::sync::{
 use andante_clock::Instant;
 use andante_fleet::{Entry, Lease, Pause, PoolGrant, RunningPauses};
 use andante_limit::ShareReport;
-use andante_policy::Policy;
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
@@ -133,13 +132,9 @@ impl Lane {
         self.shared.sharing.as_ref().is_some_and(|shared| !shared.lease.holds(self.clock.now()))
     }
 
-    /// Address of the store, if this lane's limits let nothing leave because the store does not answer.
-    pub(super) fn lost_store(&self) -> Option<&str> {
-        let shared = self.shared.sharing.as_ref()?;
-        let leaves = shared.lease.holds(self.clock.now()) || shared.lease.goes_on();
-        let Policy { limits, calendar, .. } = &*self.policy;
-        let shares = !(limits.is_empty() && calendar.is_empty()) || self.policy.shared_in_flight().is_some();
-        (shares && !leaves).then_some(&*shared.store)
+    /// Address of the store, if this lane is shared.
+    pub(super) fn store(&self) -> Option<&str> {
+        self.shared.sharing.as_ref().map(|shared| &*shared.store)
     }
 
     pub(super) fn call(self: &Arc<Self>) {

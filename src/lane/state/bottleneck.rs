@@ -13,7 +13,8 @@ pub struct Bottleneck {
     /// Name of the rule that sets the limit.
     pub rule: String,
     /// The limit as a configuration writes it; `pause (REASON)` if nothing of the request's kind leaves; `store` if the
-    /// fleet's store cannot be used; `order` if every limit has room and other requests go first.
+    /// fleet's store cannot be used, or is new and withholds tokens; `order` if every limit has room and other requests go
+    /// first.
     pub limit: String,
 }
 

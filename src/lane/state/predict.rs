@@ -47,7 +47,12 @@ impl<T> State<T> {
     pub(crate) fn preview(&mut self, now: Instant, ask: &AdmitRequest) -> Preview {
         let (trial, returns) = (self.sub_limits.try_out(&ask.draws), self.returns.clone());
         let (drawn, cost, line) = &self.consider(now, ask);
-        let decision = self.decide(now, Asking { ask, cost, line, drawn: drawn.as_deref() });
+        let mut decision = self.decide(now, Asking { ask, cost, line, drawn: drawn.as_deref() });
+        // A request is not refused because nobody knows when a pause ends or the store answers. But nothing is promised.
+        if let PreviewDecision::Wait { expected, .. } = &mut decision {
+            let store = if line.scope.is_apart() { now } else { self.store_ready(now).instant(now) };
+            *expected = self.held_until(now).into_iter().fold((*expected).max(store), Instant::max);
+        }
         self.returns = returns;
         let budgets =
             ask.draws.iter().flat_map(|draws| &**draws).map(|draw| self.sub_limits.usage_of(draw, now)).collect();

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use andante_clock::Instant;
 use andante_fleet::{AskedPause, Entry, FORGOTTEN, Lease, Pause, PoolGrant, Portion, ReportedLimits, SharedPauses};
 use andante_learn::LearnedChange;
-use andante_limit::{Part, ShareReport, Source, Unit};
+use andante_limit::{Part, Ready, ShareReport, Source, Unit};
 use andante_order::Queue;
 
 use super::{State, WaitingRequest, turn::LineKey, usual::unsaid_mean};
@@ -241,6 +241,11 @@ impl<T> State<T> {
         let ours = self.budget.hinted(now, pool, turn);
         self.rechecks |= ours;
         ours
+    }
+
+    /// When the store lets requests leave that draw on the lane's shared limits, as far as those alone decide.
+    pub(crate) fn store_ready(&self, now: Instant) -> Ready {
+        self.budget.store_ready(now)
     }
 
     /// Records that the lease is valid again, or is over.

@@ -78,7 +78,12 @@ impl<T> State<T> {
         }
         let unsaid = |unit| unsaid_mean(&self.policy, &self.usual, unit);
         let mut drained = self.sub_limits.drained(now, unsaid).max(held);
+        let store = self.store_ready(now).instant(now);
         for &line in self.queue.lines() {
+            let store = if line.scope.is_apart() { now } else { store };
+            if store == Instant::FAR {
+                return store;
+            }
             let ahead = |source: Source, unit: Unit| {
                 let counts = |line: &LineKey| line.scope.includes(source);
                 let unsaid = self.queue.unsaid(unit, counts) as f64 * unsaid(unit);
@@ -86,7 +91,7 @@ impl<T> State<T> {
             };
             let units = self.policy.units().filter(|_| line.metered);
             let cost = units.fold(Cost::MIN, |cost, unit| cost.with(unit, 1));
-            let from = opens(&self.learned, now, line.scope, line.paused.as_ref()).max(held);
+            let from = opens(&self.learned, now, line.scope, line.paused.as_ref()).max(held).max(store);
             drained = drained.max(self.budget.project(now, from, ahead, cost, line.scope));
         }
         drained

@@ -58,8 +58,11 @@ enum ScriptForm {
 
 /// Prefix of the ledger's keys: it puts all pools, whatever their names, into one slot of a cluster.
 const PREFIX: &str = "{andante}:";
-/// Setting up a connection may take this long.
-const CONNECT: Duration = Duration::from_secs(2);
+/// Prefix of the keys of a ledger that only `andante doctor` uses.
+const TRIAL: &str = "{andante}:doctor:";
+/// Setting up a connection may take this long: less than the second that a member waits for a call, so that the reason
+/// of a failure is reported.
+const CONNECT: Duration = Duration::from_millis(800);
 /// Interval after which the Sentinels are asked again, also for the number of replicas.
 const REFIND: Duration = Duration::from_secs(10);
 /// Redirections that a call follows between servers of a cluster.
@@ -90,13 +93,17 @@ impl RedisLedger {
         Ok(said.first().is_some_and(|word| word == "new"))
     }
 
-    /// Returns whether the store answers, and can execute andante's commands.
-    pub async fn ping(&mut self) -> Result<(), LedgerError> {
+    /// Lets the store execute andante's script with a ledger of its own, which is removed again. Returns whether the
+    /// store knows a fleet.
+    pub async fn try_out(&mut self, call: &Sync) -> Result<bool, LedgerError> {
+        let replied = self.run_in(TRIAL, call, None).await?;
+        wire::read(&replied).ok_or_else(|| senseless(&replied))?;
         let mut connection = self.connected().await?.connection;
-        // Only Redis 7 and later accept several sections at once.
-        let mut ask = redis::cmd("INFO");
-        ask.arg("server").arg("replication");
-        ask.query_async::<()>(&mut connection).await.map_err(|error| failed(&error))
+        let (mut remove, mut known) = (redis::cmd("DEL"), redis::cmd("HEXISTS"));
+        remove.arg(format!("{TRIAL}ledger")).arg(format!("{TRIAL}leases"));
+        remove.query_async::<()>(&mut connection).await.map_err(|error| failed(&error))?;
+        known.arg(format!("{PREFIX}ledger")).arg("f");
+        known.query_async(&mut connection).await.map_err(|error| failed(&error))
     }
 
     async fn connected(&mut self) -> Result<Connected, LedgerError> {
@@ -136,6 +143,16 @@ impl RedisLedger {
 
     /// Executes a call. In tests `given` replaces the script's time and process.
     pub(super) async fn run(&mut self, call: &Sync, given: Option<(Micros, &str)>) -> Result<Vec<String>, LedgerError> {
+        self.run_in(PREFIX, call, given).await
+    }
+
+    /// Executes a call in the ledger whose keys begin with `prefix`.
+    async fn run_in(
+        &mut self,
+        prefix: &str,
+        call: &Sync,
+        given: Option<(Micros, &str)>,
+    ) -> Result<Vec<String>, LedgerError> {
         let hash = self.script.get_hash().to_owned();
         let ask = |requirement, form| {
             let (name, script) = match form {
@@ -144,7 +161,7 @@ impl RedisLedger {
                 ScriptForm::Text => ("EVAL", SYNC),
             };
             let mut ask = redis::cmd(name);
-            ask.arg(script).arg(2).arg(format!("{PREFIX}ledger")).arg(format!("{PREFIX}leases"));
+            ask.arg(script).arg(2).arg(format!("{prefix}ledger")).arg(format!("{prefix}leases"));
             ask.arg(wire::arguments(call, requirement, given));
             ask
         };
@@ -207,8 +224,7 @@ impl RedisLedger {
 impl Ledger for RedisLedger {
     async fn sync(&mut self, call: &Sync) -> Result<Reply, LedgerError> {
         let said = self.run(call, None).await?;
-        let reply =
-            wire::read(&said).ok_or_else(|| LedgerError(format!("a reply that makes no sense: {}", shown(&said))))?;
+        let reply = wire::read(&said).ok_or_else(|| senseless(&said))?;
         if reply == Reply::Deposed {
             self.give_up();
         }
@@ -227,6 +243,10 @@ impl Ledger for RedisLedger {
     }
 }
 
+fn senseless(said: &[String]) -> LedgerError {
+    LedgerError(format!("a reply that makes no sense: {}", shown(said)))
+}
+
 /// Returns whether both clients lead to the same server.
 fn is_same(one: &Client, other: &Client) -> bool {
     one.get_connection_info().addr() == other.get_connection_info().addr()
@@ -235,9 +255,9 @@ fn is_same(one: &Client, other: &Client) -> bool {
 /// Connects, and asks a server of a cluster how long it continues without the others.
 async fn connect(client: &Client, asked: Requirement) -> Result<(MultiplexedConnection, Requirement), LedgerError> {
     let connecting = bounded::connect(client, AsyncConnectionConfig::new(), UnreadReply::default(), CONNECT);
-    let mut connection = connecting.await.map_err(|error| match error.is_timeout() {
-        true => silent(client, &error.to_string()),
-        false => unconnected(&error),
+    let mut connection = connecting.await.map_err(|error| {
+        let is_dropped = error.is_connection_dropped() && !error.is_connection_refusal();
+        if is_dropped || error.is_timeout() { silent(client, &error.to_string()) } else { unconnected(&error) }
     })?;
     let Requirement::Cluster { node_timeout } = asked else { return Ok((connection, asked)) };
     let mut ask = redis::cmd("CONFIG");

@@ -6,7 +6,10 @@ use rcgen::date_time_ymd;
 use serde_json::Value;
 
 use super::{andante, file, outcome};
-use crate::support::{Andante, Connection, DeadPort, Redis, Upstream, tls::TRUSTED};
+use crate::support::{
+    Andante, Connection, DeadPort, Redis, Upstream, eventually,
+    tls::{Authority, TRUSTED},
+};
 
 const HERE: [&str; 4] = ["--listen", "127.0.0.1:0", "--admin", "off"];
 
@@ -70,12 +73,42 @@ fn what_is_not_ok_is_named_with_what_to_do() {
     assert_eq!(hints, text.matches("not ok  ").count(), "each says what to do: {text}");
 }
 
+/// The trial leaves nothing behind: the store is as new as before.
 #[test]
-fn a_store_that_answers_is_ok() {
+fn a_store_that_executes_the_script_is_ok_and_a_new_one_is_said_to_be_new() {
     let redis = Redis::start();
-    let (code, found) = found(&["--store", &redis.url()], &[]);
+    let said = || {
+        let (code, found) = found(&["--store", &redis.url()], &[]);
+        let store = found.iter().find(|finding| finding["name"] == "store").cloned().unwrap_or_default();
+        assert!(code == Some(0) && store["ok"] == true, "{found:#?}");
+        store
+    };
+    for _ in 0..2 {
+        let store = said();
+        assert!(store["detail"].as_str().unwrap().contains("knows no fleet"), "{store}");
+        assert!(store["hint"].as_str().unwrap().contains("andante fleet init"), "{store}");
+        assert_eq!(redis.ask("DBSIZE").as_deref(), Some(":0\r\n"));
+    }
+    let (code, ..) = outcome(andante(&["fleet", "init", "--store", &redis.url()]));
+    assert_eq!(code, Some(0));
+    let store = said();
+    assert!(store["detail"].as_str().unwrap().contains("and knows a fleet") && store["hint"].is_null(), "{store}");
+}
+
+/// The commands that docs/fleet.md names suffice for a user of the store, and fewer do not.
+#[test]
+fn a_user_of_the_store_needs_the_documented_rights() {
+    let redis = Redis::start();
+    let rights = "+@read +@write +eval +evalsha +info +time +publish +subscribe";
+    for (name, rights) in [("right", rights), ("wrong", "+eval +evalsha +info +time +publish +subscribe")] {
+        let user = format!("ACL SETUSER {name} on >pass ~{{andante}}:* resetchannels &{{andante}}:* -@all {rights}");
+        assert_eq!(redis.ask(&user).as_deref(), Some("+OK\r\n"));
+    }
+    let at = redis.address();
+    let (code, found) = found(&["--store", &format!("redis://right:pass@{at}")], &[]);
     assert_eq!(code, Some(0), "{found:#?}");
-    assert!(found.iter().any(|finding| finding["name"] == "store" && finding["ok"] == true), "{found:#?}");
+    let (detail, hint) = store_at(&format!("redis://wrong:pass@{at}"));
+    assert!(hint.contains("+@read +@write +eval"), "{detail}\n{hint}");
 }
 
 /// The finding of `doctor` about the store at `url`: the problem and the remedy.
@@ -88,30 +121,47 @@ fn store_at(url: &str) -> (String, String) {
 
 /// Answers of Redis 6.2 and of servers that are none; a password that is wrong or missing.
 #[test]
-fn a_store_of_no_use_is_told_with_its_reason_and_what_to_write() {
+fn a_store_of_no_use_is_named_by_doctor_and_at_start_with_what_to_write() {
     let redis = Redis::start_with(&["--requirepass", "right"]);
     let at = redis.address();
     let old = Upstream::scripted(|mut connection| {
         while let Some(command) = resp_command(&mut connection) {
-            let is_info = command.first().is_some_and(|name| name.eq_ignore_ascii_case("INFO"));
-            connection.send(if is_info { "-ERR syntax error\r\n" } else { "+OK\r\n" });
+            let name = command.first().map(|name| name.to_ascii_uppercase()).unwrap_or_default();
+            connection.send(match &*name {
+                "EVALSHA" => "-NOSCRIPT No matching script. Please use EVAL.\r\n",
+                "EVAL" => "-ERR Error running script (call to f_8b0): @user_script:10: ERR syntax error\r\n",
+                _ => "+OK\r\n",
+            });
         }
     });
     let no_redis = Upstream::scripted(|mut connection| {
         let _ = connection.bytes(1);
         connection.send("HTTP/1.1 400 Bad Request\r\n\r\n");
     });
-    let plain = Redis::start();
+    let silent = Upstream::scripted(|mut connection| while connection.bytes(1).is_ok() {});
+    let authority = Authority::new("store");
+    let (plain, secure) = (Redis::start(), Redis::secure(&authority.leaf(&["127.0.0.1"])));
     for (url, reason, remedy) in [
         (format!("redis://{at}"), "NOAUTH: it asks for a password", "redis://:PASSWORD@"),
         (format!("redis://:wrong@{at}"), "WRONGPASS", "redis://USER:PASSWORD@"),
         (format!("redis://{}", old.address()), "older than Redis 7", "Redis 7 or later"),
         (format!("redis://{}", no_redis.address()), "no Redis", "rediss://"),
+        (format!("redis://{}", silent.address()), "no answer", "rediss://"),
         (format!("rediss://{}", plain.address()), "no TLS", "redis://"),
+        (format!("redis://{}", secure.address()), "no answer", "rediss://"),
+        (secure.url(), "certificate", "SSL_CERT_FILE"),
     ] {
+        let started = Andante::serve(&["--store", &url]);
         let (detail, hint) = store_at(&url);
         assert!(detail.contains(reason) && hint.contains(remedy), "{url}: {detail}\n{hint}");
         assert!(!detail.contains("wrong@"), "{detail}");
+        let line = eventually("the line about the store", || {
+            let log = started.stderr();
+            log.lines().find(|line| line.contains("cannot join the fleet")).map(str::to_owned)
+        });
+        assert!(line.contains(reason) && line.contains(remedy), "{url}: {line}");
+        let status = started.status();
+        assert!(status["fleet"]["hint"].as_str().is_some_and(|hint| hint.contains(remedy)), "{url}: {status}");
     }
 }
 

@@ -16,13 +16,6 @@ use crate::support::{
     tls::{Authority, Server, TRUSTED},
 };
 
-/// Processor time used so far, in ticks of 10 ms; proc_pid_stat(5), `utime` and `stime`.
-fn ticks(andante: &Andante) -> u64 {
-    let stat = fs::read_to_string(format!("/proc/{}/stat", andante.pid().as_raw_nonzero())).unwrap();
-    let after_name = stat.rsplit_once(") ").unwrap().1;
-    after_name.split(' ').skip(11).take(2).map(|ticks| ticks.parse::<u64>().unwrap()).sum()
-}
-
 /// Number of descriptors of 64 that clients can have: an eighth is reserved for their upstream connections.
 const FOR_CLIENTS: usize = 56;
 
@@ -51,9 +44,9 @@ fn out_of_descriptors_it_rests_and_then_goes_on() {
     let crowd: Vec<TcpStream> = (0..200).map(|_| TcpStream::connect(andante.proxy()).unwrap()).collect();
     eventually("its descriptors to be used up", || (open(&andante) > FOR_CLIENTS).then_some(()));
     leave_none(&andante);
-    let (before, said) = (ticks(&andante), andante.stderr().lines().count());
+    let (before, said) = (andante.ticks(), andante.stderr().lines().count());
     pass(Duration::from_secs(1));
-    let (spent, said) = (ticks(&andante) - before, andante.stderr().lines().count() - said);
+    let (spent, said) = (andante.ticks() - before, andante.stderr().lines().count() - said);
     assert!(spent <= 20, "it took {spent} of 100 ticks to do nothing");
     assert!(said <= 20, "it wrote {said} lines in a second");
 
@@ -313,9 +306,9 @@ fn half_a_preface_costs_no_time_and_may_be_completed() {
     let mut halves: Vec<_> = (0..300).map(|_| TcpStream::connect(andante.proxy()).unwrap()).collect();
     halves.iter_mut().for_each(|half| half.write_all(b"P").unwrap());
     andante.wait_for(|status| status["connections"]["client"] == 300);
-    let before = ticks(&andante);
+    let before = andante.ticks();
     pass(Duration::from_secs(1));
-    let spent = ticks(&andante) - before;
+    let spent = andante.ticks() - before;
     assert!(spent <= 5, "it took {spent} of 100 ticks to do nothing");
     let host = upstream.address();
     let mut put = halves.pop().unwrap();

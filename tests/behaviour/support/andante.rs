@@ -191,6 +191,13 @@ impl Andante {
         Pid::from_child(&self.child)
     }
 
+    /// Processor time used so far, in ticks of 10 ms; proc_pid_stat(5), `utime` and `stime`.
+    pub(crate) fn ticks(&self) -> u64 {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid().as_raw_nonzero())).unwrap();
+        let after_name = stat.rsplit_once(") ").unwrap().1;
+        after_name.split(' ').skip(11).take(2).map(|ticks| ticks.parse::<u64>().unwrap()).sum()
+    }
+
     /// Sends a signal.
     pub(crate) fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).unwrap();

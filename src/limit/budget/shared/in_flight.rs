@@ -49,6 +49,11 @@ impl SharedInFlight {
         self.share.is_over()
     }
 
+    /// When the store begins to give out the limit's tokens, if the store is new and none are held.
+    pub(super) fn opens(&self, now: Instant, lease: &Lease) -> Option<Instant> {
+        Some(lease.opens(lease.hold())).filter(|opens| self.share.held() == 0 && *opens > now)
+    }
+
     /// Number of requests that may be in flight.
     fn usable(&mut self, now: Instant, lease: &Lease) -> u32 {
         let (limit, clears) = (self.limit.get(), cleared(lease));
@@ -212,8 +217,7 @@ impl Budget {
         let in_flight = shared.in_flight.as_mut()?;
         in_flight.usable(now, &shared.lease);
         let (share, under_way) = (&in_flight.share, in_flight.under_way);
-        let opens = Some(shared.lease.opens(shared.lease.hold())).filter(|opens| share.held() == 0 && *opens > now);
-        Some(usage(share, under_way, now, opens))
+        Some(usage(share, under_way, now, in_flight.opens(now, &shared.lease)))
     }
 }
 

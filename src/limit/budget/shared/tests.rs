@@ -357,3 +357,35 @@ fn who_has_used_up_the_tokens_of_one_limit_looks_again_when_they_come_back() {
     world.now = again;
     assert_eq!(earliest(&mut world), (Instant::FAR, true), "now the other one is asked for");
 }
+
+/// A response reports more than was reserved, and then other units leave the window. For a while those are free here
+/// but not elsewhere. The budget calls for a request that lacks tokens, and the report has to agree that it does:
+/// otherwise the lane and the task that talks to the store would wake each other without end.
+#[test]
+fn a_member_in_debt_calls_no_more_often_than_it_has_something_to_report() {
+    let tokens = Unit::named("tokens").unwrap();
+    let mut world = World::new(1, "100 tokens/s burst 100");
+    world.talk(0, 0);
+    assert_eq!(world.sends_of(0, 60, 1), 0);
+    world.talk(0, 100);
+    assert_eq!(world.sends_of(0, 60, 1), 1);
+    world.now = world.now + ms(500);
+    let (now, budget) = (world.now, &mut world.members[0].1);
+    let charge = budget.take(now, now, Cost::MIN.with(tokens, 40), Scope::NONE);
+    budget.sent(charge, now);
+    budget.answered(charge, now, now);
+    budget.settle(charge, tokens, 60, now);
+    assert_eq!(budget.usage(now)[0].used, 120);
+    world.now = world.now + ms(510);
+    assert_eq!(world.members[0].1.usage(world.now)[0].used, 60);
+    let mut calls = 0;
+    for _ in 0..20 {
+        assert_eq!(world.sends_of(0, 50, 1), 0, "60 of 100 are used");
+        if !world.members[0].1.calls() {
+            break;
+        }
+        calls += 1;
+        world.talk(0, 50);
+    }
+    assert!(calls <= 2, "{calls} calls at one instant");
+}

@@ -25,21 +25,22 @@ pub(super) fn failed(error: &RedisError) -> LedgerError {
         _ if error.is_io_error() => error.to_string(),
         // Redis' own message would be cut off before its point.
         Some("NOAUTH") => "NOAUTH: it asks for a password, and the URL has none".to_owned(),
-        Some(code) if detail.contains("syntax error") => {
-            format!("{}: it is older than Redis 7, which andante needs", shown(&[code, detail]))
-        }
+        // `INFO` takes several sections from Redis 7 on.
+        Some(_) if detail.contains("syntax error") => "it is older than Redis 7, which andante needs".to_owned(),
         Some(code) => shown(&[code, detail]),
         None if error.kind() == ErrorKind::Parse => format!("what answers is no Redis ({})", shown(&[detail])),
         None => shown(&[error.category(), detail]),
     })
 }
 
-/// Describes a missing answer. A server without TLS waits for the end of a line in the greeting of
-/// TLS.
+/// Describes a missing answer to the first words on a connection. A server without TLS waits for the end of a line in the
+/// greeting of TLS; one with TLS closes the connection of a client without it.
 pub(super) fn silent(client: &Client, what: &str) -> LedgerError {
     let is_secure = matches!(client.get_connection_info().addr(), ConnectionAddr::TcpTls { .. });
-    let words = if is_secure { format!("no TLS: {what}: is it spoken on this port?") } else { what.to_owned() };
-    LedgerError(words)
+    LedgerError(match is_secure {
+        true => format!("no TLS: {what}: is it spoken on this port?"),
+        false => format!("no answer: {what}: is TLS spoken on this port?"),
+    })
 }
 
 /// Reason why there is no connection, with advice if TLS is the reason.
