@@ -87,7 +87,7 @@ pub struct ServeArgs {
     /// Number of andantes that divide the limits that a store does not share [env: ANDANTE_FLEET_SIZE]
     #[arg(long, value_name = "N")]
     pub fleet_size: Option<String>,
-    /// What may leave after the lease: wait (nothing), floor (this andante's part of --floor), or open (its last known
+    /// Requests that may leave after the lease: wait (nothing), floor (this andante's part of --floor), or open (its last known
     /// part, so that limits may be exceeded) [env: ANDANTE_STORE_DOWN] [default: wait]
     #[arg(long, value_name = "wait|floor|open")]
     pub store_down: Option<String>,

@@ -1,6 +1,6 @@
 //! Combines the sources, flags over environment over file, and checks the result.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use super::{
     check,
@@ -139,11 +139,12 @@ impl Config {
     /// Overlays `base` with the values in `said` and in the `file`, and checks the result.
     fn combine(
         base: Self,
-        said: Layer,
+        mut said: Layer,
         file: FileLayer,
         problems: &mut Vec<Diagnostic>,
         files: &mut Vec<FileRef>,
     ) -> Self {
+        let fleet = fleet(&mut said, file.in_flight_hold, base.fleet, problems);
         let listen = said.listen.unwrap_or_else(|| base.listen.iter().copied().map(Spanned::default).collect());
         let admin = said.admin.unwrap_or_else(|| Spanned::default(base.admin));
         // A list of clients with a mistake is not a missing list: only the mistake is reported.
@@ -158,14 +159,6 @@ impl Config {
         rules::settle_waits(&mut rules);
         rules::settle_uncosted(&mut rules);
         rules::check(&rules, problems);
-        let size = said.fleet_size.map(|size| size.value).or(base.fleet.size);
-        let fleet = FleetConfig {
-            down: check::store_down(said.store_down, said.floor, size, problems),
-            store: said.store.map_or(base.fleet.store, |store| store.value),
-            lease: said.lease.map_or(base.fleet.lease, |lease| lease.value),
-            in_flight_hold: file.in_flight_hold.unwrap_or(base.fleet.in_flight_hold),
-            size,
-        };
         if fleet.store.is_some() {
             rules::divide(&mut rules, fleet.size, problems);
             rules::floors(&rules, fleet.down, problems);
@@ -200,6 +193,18 @@ impl Config {
             fleet,
             file: None,
         }
+    }
+}
+
+/// Overlays `base` with the terms of the fleet in `said`, and with the file's `hold`.
+fn fleet(said: &mut Layer, hold: Option<Duration>, base: FleetConfig, problems: &mut Vec<Diagnostic>) -> FleetConfig {
+    let size = said.fleet_size.take().map(|size| size.value).or(base.size);
+    FleetConfig {
+        down: check::store_down(said.store_down.take(), said.floor.take(), size, problems),
+        store: said.store.take().map_or(base.store, |store| store.value),
+        lease: said.lease.take().map_or(base.lease, |lease| lease.value),
+        in_flight_hold: hold.unwrap_or(base.in_flight_hold),
+        size,
     }
 }
 

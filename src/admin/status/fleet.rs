@@ -31,7 +31,7 @@ pub struct FleetStatus {
     pub learns_for_s: Option<f64>,
     /// Problem of the store, if there is one.
     pub problem: Option<String>,
-    /// What to do about the problem, if it is known.
+    /// Remedy for the problem, if it is known.
     #[serde(default)]
     pub hint: Option<String>,
 }

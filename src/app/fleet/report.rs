@@ -43,7 +43,7 @@ pub(super) struct LastCall {
     pub(super) epoch: u64,
     pub(super) took: Duration,
     pub(super) problem: Option<String>,
-    /// What to do about the problem.
+    /// Remedy for the problem.
     pub(super) hint: Option<&'static str>,
     /// There are more members than floors.
     pub(super) crowded: bool,

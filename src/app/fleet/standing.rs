@@ -6,7 +6,7 @@ use tracing::{error, info, warn};
 
 use super::FleetMember;
 use crate::{
-    clock::Instant,
+    clock::{Instant, log_seconds},
     fleet::{Mode, StoreDown},
     store::{Ledger, LedgerError},
 };
@@ -112,7 +112,7 @@ impl<L: Ledger> FleetMember<L> {
             _ if failed.is_some() => failed.map(ToString::to_string),
             Mode::Deposed => Some("it is no longer the store that counts".to_owned()),
             Mode::NotYet(left) => {
-                let left = left.as_secs_f64();
+                let left = log_seconds(left);
                 Some(format!("it has taken another one's place, which may answer yet: it decides after {left:.1}s"))
             }
             Mode::Disagreed(lease) => Some(format!("the fleet has a lease of {lease:?}: write the same")),
@@ -146,7 +146,7 @@ impl<L: Ledger> FleetMember<L> {
             Standing::Joining => info!(store, "joining the fleet"),
             Standing::Learning => {
                 let Mode::Learning(left) = self.member.mode() else { return };
-                let for_s = left.as_secs_f64();
+                let for_s = log_seconds(left);
                 warn!(
                     store,
                     for_s,
@@ -156,7 +156,7 @@ impl<L: Ledger> FleetMember<L> {
             }
             Standing::Shared => info!(store, members = last.members, "limits are shared with the fleet"),
             Standing::Silent => {
-                let lease_s = self.lease.until().since(now).as_secs_f64();
+                let lease_s = log_seconds(self.lease.until().since(now));
                 warn!(
                     store,
                     problem, lease_s, "the store does not answer: continuing with the held shares until the lease ends"

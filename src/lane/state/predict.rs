@@ -48,7 +48,7 @@ impl<T> State<T> {
         let (trial, returns) = (self.sub_limits.try_out(&ask.draws), self.returns.clone());
         let (drawn, cost, line) = &self.consider(now, ask);
         let mut decision = self.decide(now, Asking { ask, cost, line, drawn: drawn.as_deref() });
-        // A request is not refused because nobody knows when a pause ends or the store answers. But nothing is promised.
+        // The end of a pause, or of the store's silence, may be unknown. Then no request is refused, and nothing is promised.
         if let PreviewDecision::Wait { expected, .. } = &mut decision {
             let store = if line.scope.is_apart() { now } else { self.store_ready(now).instant(now) };
             *expected = self.held_until(now).into_iter().fold((*expected).max(store), Instant::max);
