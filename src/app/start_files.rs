@@ -29,8 +29,8 @@ pub fn unusable_files(config: &Config) -> Vec<StartError> {
 pub(super) fn admin_token(file: &Path) -> Result<Token, StartError> {
     let unusable = |source| StartError::Token { file: file.to_owned(), source };
     let text = token_file::read(file).map_err(|error| unusable(error.into()))?;
-    if let Some(exposed) = token_file::exposed(file) {
-        warn!(hint = "chmod 600, or 640 with a group of its own", "{exposed}");
+    if let Some(problem) = token_file::exposed(file) {
+        warn!(problem, hint = "chmod 600, or 640 with a group of its own", "others can read the admin token");
     }
     Token::new(&text).map_err(|error| unusable(error.into()))
 }

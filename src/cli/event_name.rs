@@ -18,7 +18,7 @@ use tracing_subscriber::{
 /// `"event":"learned_a_limit"`.
 pub(super) struct NamedEvents(pub(super) Format<Json>);
 
-/// The name of an event. Empty before the message was seen, and if the event has a name of its own.
+/// Name that an event's message gives it; empty until the message is visited. Not used if the event has a field `event`.
 #[derive(Default)]
 struct EventName {
     name: String,

@@ -33,8 +33,8 @@ struct InitArgs {
     /// The Redis or Valkey, as in redis://store.example:6379 [env: ANDANTE_STORE]
     #[arg(long, value_name = "URL", env = "ANDANTE_STORE", hide_env = true, hide_env_values = true)]
     store: String,
-    /// Lease of the fleet, as in its configuration [default: 10s]
-    #[arg(long, value_name = "DURATION")]
+    /// Lease of the fleet, as in its configuration [env: ANDANTE_LEASE] [default: 10s]
+    #[arg(long, value_name = "DURATION", env = "ANDANTE_LEASE", hide_env = true)]
     lease: Option<String>,
 }
 
@@ -83,7 +83,7 @@ pub(super) fn trouble(fleet: &FleetStatus) -> Option<String> {
         "learning" => {
             let learns = wording::seconds(learns_for_s.unwrap_or_default());
             format!(
-                "the store {store} is new, or has forgotten what was sent: unreported tokens of a limit are given out in \
+                "the store {store} is new, or has lost its data: tokens that no andante reports are given out in \
                  {learns} and a window"
             )
         }

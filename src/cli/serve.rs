@@ -84,11 +84,12 @@ pub struct ServeArgs {
     /// ANDANTE_LEASE] [default: 10s]
     #[arg(long, value_name = "DURATION")]
     pub lease: Option<String>,
-    /// Number of andantes that divide the limits that a store does not share [env: ANDANTE_FLEET_SIZE]
+    /// Maximum number of andantes at once: it divides limits that the store does not share, and floors [env:
+    /// ANDANTE_FLEET_SIZE]
     #[arg(long, value_name = "N")]
     pub fleet_size: Option<String>,
-    /// Requests that may leave after the lease: wait (nothing), floor (this andante's part of --floor), or open (its last known
-    /// part, so that limits may be exceeded) [env: ANDANTE_STORE_DOWN] [default: wait]
+    /// Behaviour when the lease ends without an answer from the store: wait (hold requests), floor (send at this andante's
+    /// part of --floor), or open (send at its last known part; limits may be exceeded) [env: ANDANTE_STORE_DOWN] [default: wait]
     #[arg(long, value_name = "wait|floor|open")]
     pub store_down: Option<String>,
     /// Part of each limit that is never lent, with --store-down floor [env: ANDANTE_FLOOR] [default: 20%]

@@ -136,9 +136,10 @@ impl Lease {
         self.clocks.asks.store(until.as_nanos(), Ordering::Relaxed);
     }
 
-    /// When a store without state stops asking members what they hold, if that is still to come.
+    /// When a store without state knows what members hold, if that is still to come. Limits open their window's length
+    /// later.
     pub fn learns_until(&self, now: Instant) -> Option<Instant> {
-        Some(Instant::from_nanos(self.clocks.asks.load(Ordering::Relaxed))).filter(|until| *until > now)
+        Some(self.opens(Duration::ZERO)).filter(|until| *until > now)
     }
 
     /// When the store begins to give out unreported tokens of a limit with this window's length. By then no unreported

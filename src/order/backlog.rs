@@ -95,7 +95,7 @@ pub struct WaitingFlow {
 // === impl Backlog ===
 
 impl Backlog {
-    /// `claim` as it counts here: beyond [`FlowId::MAX_EXACT`] names, flows are merged, so that names cost no memory.
+    /// `claim` as it counts here: beyond `FlowId::MAX_EXACT` names, flows are merged, so that names cost no memory.
     pub fn resolve(&self, claim: Claim) -> Claim {
         let Some(band) = self.bands[band(&claim)].as_ref() else { return claim };
         let client = band.clients.get(&claim.upper());

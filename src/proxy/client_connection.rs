@@ -111,8 +111,8 @@ impl ClientConnection {
 
     /// Waits until the client closes its side, too. The client may still be sending, such as a body that was answered
     /// early. If the socket were closed with data unread, the system would reset the connection, and the client would
-    /// lose the answer (RFC 9112 §9.6). Waits only briefly after the client's last byte, and at most `idle` if the
-    /// client keeps sending.
+    /// lose the answer (RFC 9112 §9.6). Waits at most [`LINGER`] after the client's last byte, and in all at most
+    /// `timeouts.idle`, or [`LINGER_IN_DRAIN`].
     pub(crate) async fn linger(&self) {
         let (clock, mut linger) = (self.proxy.clock, Linger::begin(&self.proxy));
         // hyper shuts down itself, but not after a refused CONNECT.

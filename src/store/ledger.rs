@@ -61,11 +61,13 @@ const REMEDIES: &[(&str, &str)] = &[
     ("WRONGTYPE", "name another database with --store: here another program uses keys that begin with {andante}:"),
     ("of its replicas", "bring replicas back, or remove lost ones with SENTINEL RESET"),
     ("part of a cluster", "write --store redis+cluster://HOST:PORT"),
+    ("the Sentinel at", "correct the Sentinel's address, or the NAME in the URL"),
+    ("send from one to another", "wait until the cluster has moved its slots"),
     ("SSL_CERT_FILE", "name a file with the store's certificate authority in SSL_CERT_FILE"),
     ("older than Redis 7", "name a Redis 7 or later, or a Valkey, with --store"),
     ("no TLS", "name the store's port for TLS, or write redis:// if it speaks none"),
-    ("no answer", "start the store, and let this machine reach it; if its port speaks TLS alone, write rediss://"),
-    ("no Redis", "name the address of a Redis with --store; if it speaks TLS alone, write rediss://"),
+    ("no answer", "start the store, and let this machine reach it; if its port accepts only TLS, write rediss://"),
+    ("no Redis", "name the address of a Redis with --store; if it accepts only TLS, write rediss://"),
 ];
 const PERMISSIONS: &str = "let this user use keys and channels that begin with {andante}:, as in ACL SETUSER NAME \
                            ~{andante}:* &{andante}:* +@read +@write +eval +evalsha +info +time +publish +subscribe";

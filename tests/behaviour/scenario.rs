@@ -86,7 +86,7 @@ fn none_refused(limit: &str, mock: &[&str], ours: &str, requests: usize, least: 
     // A process that is stopped between a slot and the socket sends late, like a delayed packet: `strict` covers that.
     let stalled = late > STALL;
     let excused = if stalled && !ours.contains("strict") { requests / 10 } else { 0 };
-    // A refusal pauses all for up to a second of some six.
+    // A refusal may pause all requests for one of the six seconds.
     let least = if stalled { least * 0.75 } else { least };
     assert!(refused <= excused, "{refused} refused, the machine was {late:?} late at most: {stats:#}");
     let share = stats["used_share"].as_f64().unwrap();

@@ -5,7 +5,7 @@ import { duration, number } from "/page/words.js";
 
 const STANDINGS = {
   joining: "joining",
-  learning: "new, or has forgotten what was sent",
+  learning: "new, or has lost its data",
   shared: "limits are shared",
   silent: "does not answer, lease still holds",
   "cut-off": "lost: nothing leaves",

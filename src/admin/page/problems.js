@@ -15,7 +15,7 @@ const STANDINGS = {
   open: [BAD, "The store is lost: the limits may be exceeded"],
   silent: [WARN, "The store does not answer"],
   joining: [WARN, "The store has not answered yet: nothing leaves"],
-  learning: [WARN, "The store is new, or has forgotten what was sent"],
+  learning: [WARN, "The store is new, or has lost its data"],
 };
 
 /** Shows how it is `now`. */
@@ -63,7 +63,7 @@ function problems(status, now) {
 
 /** Of andante itself. */
 function operation({ config, fleet, state, access_log: log, draining, unmatched_rules: unmatched }) {
-  const standing = STANDINGS[fleet?.standing] ?? (fleet?.problem ? [WARN, "The store is in trouble"] : null);
+  const standing = STANDINGS[fleet?.standing] ?? (fleet?.problem ? [WARN, "The andantes of the fleet disagree"] : null);
   return [
     ...(standing ? [{ level: standing[0], words: standing[1], ...ofStore(fleet) }] : []),
     ...(state?.problem ? [{ level: BAD, words: "The state file cannot be written", detail: state.problem, hint: "A restart now loses the counts of sent requests, and limits may be exceeded" }] : []),
@@ -77,9 +77,10 @@ function operation({ config, fleet, state, access_log: log, draining, unmatched_
 /** What the store is waited for, and what helps. */
 function ofStore({ standing, problem, hint, learns_for_s: learns }) {
   if (standing === "learning") {
-    return { detail: `unreported tokens of a limit are given out in ${duration(learns ?? 0)} and a window`, hint: "With the next new store, run `andante fleet init` before the first andante starts" };
+    return { detail: `tokens that no andante reports are given out in ${duration(learns ?? 0)} and a window`, hint: "With the next new store, run `andante fleet init` before the first andante starts" };
   }
-  return { detail: problem, hint: hint ?? "andante keeps trying; `store-down` decides which requests leave meanwhile" };
+  const others = standing === "shared" ? "Write the same limits, lease, fleet-size and floor for all andantes" : "andante keeps trying; `store-down` decides which requests leave meanwhile";
+  return { detail: problem, hint: hint ?? others };
 }
 
 function paused(now) {

@@ -87,7 +87,7 @@ impl FleetReport {
             failed_calls_total: self.metrics.calls("failed"),
             last_call_ms: last.took.as_secs_f64() * 1e3,
             learns_for_s: self.learns_for(now).map(|time| time.as_secs_f64()),
-            hint: last.hint.filter(|_| last.problem.is_some()).map(str::to_owned),
+            hint: last.hint.map(str::to_owned),
             problem: last.problem.or_else(|| (!self.lower.lock().is_empty()).then(|| LOWER.to_owned())),
         }
     }
@@ -112,12 +112,14 @@ impl FleetReport {
     /// Problem that exists although requests can leave.
     pub(in crate::app) fn caveat(&self) -> Option<String> {
         match self.last.lock().standing {
-            Standing::Floor => Some("without the store: with this andante's floor of each shared limit".to_owned()),
-            Standing::Open => Some("without the store: shared limits may be exceeded".to_owned()),
+            Standing::Floor => {
+                Some("but the store is unreachable: this andante sends at its floor of each shared limit".to_owned())
+            }
+            Standing::Open => Some("but the store is unreachable: shared limits may be exceeded".to_owned()),
             Standing::Learning => {
                 let learns = self.learns_for(self.clock.now()).unwrap_or_default().as_secs_f64();
                 Some(format!(
-                    "but the store is new, or has forgotten what was sent: unreported tokens of a limit are given out in \
+                    "but the store is new, or has lost its data: tokens that no andante reports are given out in \
                      {learns:.1} s and a window"
                 ))
             }

@@ -32,6 +32,8 @@ pub(super) enum Standing {
 }
 
 /// Problem that `/status` shows if there is no worse one.
+/// Remedy for the wait at a new store.
+const NEW_STORE_HINT: &str = "for a new store, run `andante fleet init` before the first andante starts";
 const DIFFERING: &str = "others of the fleet have another fleet-size or floor";
 /// Shortest time between two log lines about whether the store answers.
 const QUIET: Duration = Duration::from_secs(2);
@@ -124,7 +126,8 @@ impl<L: Ledger> FleetMember<L> {
         let mut last = self.report.last.lock();
         if failed.is_some() || self.failures == 0 {
             let first = last.problem.is_none();
-            (last.problem, last.hint) = (problem, failed.map(LedgerError::remedy));
+            last.problem = problem;
+            last.hint = failed.map(LedgerError::remedy).or((standing == Standing::Learning).then_some(NEW_STORE_HINT));
             if let (Some(problem), true, Standing::Joining) = (&last.problem, first, standing) {
                 error!(
                     store,
@@ -145,13 +148,12 @@ impl<L: Ledger> FleetMember<L> {
         match standing {
             Standing::Joining => info!(store, "joining the fleet"),
             Standing::Learning => {
-                let Mode::Learning(left) = self.member.mode() else { return };
-                let for_s = log_seconds(left);
+                let learns_for_s = self.lease.learns_until(now).map(|until| log_seconds(until.since(now)));
                 warn!(
                     store,
-                    for_s,
-                    "the store knows nothing yet: tokens that no member reports are given out after this and a window \
-                     (a store that is new: andante fleet init)"
+                    learns_for_s,
+                    hint = last.hint,
+                    "the store is new, or has lost its data: tokens that no andante reports are given out a window later"
                 );
             }
             Standing::Shared => info!(store, members = last.members, "limits are shared with the fleet"),
@@ -159,18 +161,27 @@ impl<L: Ledger> FleetMember<L> {
                 let lease_s = log_seconds(self.lease.until().since(now));
                 warn!(
                     store,
-                    problem, lease_s, "the store does not answer: continuing with the held shares until the lease ends"
+                    problem,
+                    lease_s,
+                    hint = last.hint,
+                    "the store does not answer: continuing with the held shares until the lease ends"
                 );
             }
             Standing::CutOff => {
                 error!(store, problem, hint = last.hint, "the lease is over: shared limits let nothing through");
             }
             Standing::Floor => {
-                warn!(store, problem, "the lease is over: continuing with this andante's floor of each shared limit");
+                warn!(
+                    store,
+                    problem,
+                    hint = last.hint,
+                    "the lease is over: continuing with this andante's floor of each shared limit"
+                );
             }
             Standing::Open => error!(
                 store,
                 problem,
+                hint = last.hint,
                 "the lease is over, and store-down is open: continuing without the store; the limits may be exceeded"
             ),
         }

@@ -138,14 +138,14 @@ pub(super) async fn store(config: &Config) -> Option<Finding> {
         ledger.try_out(&member.call(clock.now(), Extent::Some, Vec::new(), Vec::new())).await
     };
     Some(match time::timeout(STORE_PATIENCE, asked).await {
-        Ok(Ok(true)) => Finding::ok("store", format!("{url} executes andante's script, and knows a fleet")),
+        Ok(Ok(true)) => Finding::ok("store", format!("{url} executes andante's script, and has the ledger of a fleet")),
         Ok(Ok(false)) => Finding {
             hint: Some("if it is new, run `andante fleet init` before the first andante starts".into()),
             ..Finding::ok(
                 "store",
                 format!(
-                    "{url} executes andante's script, and knows no fleet: for a lease and a window the first andante \
-                     sends nothing"
+                    "{url} executes andante's script, and has no fleet yet: requests under shared \
+                     limits wait for a lease, a window and 2.5 s"
                 ),
             )
         },

@@ -25,7 +25,7 @@ pub(super) fn findings(config: &Config, current: impl Fn(&str) -> Option<OsStrin
     let set = |(capital, small): (&str, &str)| read(small).or_else(|| read(capital));
     let example = config.listen.first().map_or_else(String::new, |address| environment::url(*address));
     if pairs.into_iter().all(|pair| set(pair).is_none()) {
-        let detail = "no proxy is named: a worker that this shell starts goes past andante";
+        let detail = "no proxy is named: a worker that this shell starts bypasses andante";
         let hint = format!("where workers run: eval \"$(andante env --proxy {example})\"");
         return vec![Finding { hint: Some(hint), ..Finding::ok(NAME, detail) }];
     }
@@ -34,11 +34,11 @@ pub(super) fn findings(config: &Config, current: impl Fn(&str) -> Option<OsStrin
         found.extend([capital, small].into_iter().filter_map(|name| address(name, &read(name)?, config)));
     }
     if set(pairs[0]).is_some() && set(pairs[1]).is_none() && set(pairs[2]).is_none() {
-        let detail = "HTTP_PROXY is set, and HTTPS_PROXY is not: requests to https:// URLs go past andante";
+        let detail = "HTTP_PROXY is set, and HTTPS_PROXY is not: requests to https:// URLs bypass andante";
         found.push(Finding::not_ok(NAME, detail, format!("export HTTPS_PROXY={example} https_proxy={example}")));
     }
     if set(pairs[1]).is_some() && set(pairs[0]).is_none() && set(pairs[2]).is_none() {
-        let detail = "HTTPS_PROXY is set, and HTTP_PROXY is not: requests to http:// URLs go past andante";
+        let detail = "HTTPS_PROXY is set, and HTTP_PROXY is not: requests to http:// URLs bypass andante";
         found.push(Finding::not_ok(NAME, detail, format!("export HTTP_PROXY={example} http_proxy={example}")));
     }
     if read("REQUEST_METHOD").is_some() {
@@ -140,14 +140,14 @@ fn exceptions(rules: &Rules, read: impl Fn(&str) -> Option<String>) -> Vec<Findi
             found.push(Finding::not_ok(NAME, detail, format!("write .{domain}")));
         }
         if let Some(host) = hosts.iter().find(|host| spares(entry, host)) {
-            let detail = format!("{name} has {entry}: requests to {host}, for which there is a rule, go past andante");
+            let detail = format!("{name} has {entry}: requests to {host}, for which there is a rule, bypass andante");
             found.push(Finding::not_ok(NAME, detail, format!("take {entry} out of {name}")));
         } else if is_public(entry) {
             unruled.push(entry);
         }
     }
     if !unruled.is_empty() {
-        let detail = format!("{name} has {}: requests to these hosts go past andante", unruled.join(", "));
+        let detail = format!("{name} has {}: requests to these hosts bypass andante", unruled.join(", "));
         let hint = format!("take a host out of {name} if andante is to pace requests to it");
         found.push(Finding { hint: Some(hint), ..Finding::ok(NAME, detail) });
     }
@@ -161,9 +161,13 @@ fn exceptions(rules: &Rules, read: impl Fn(&str) -> Option<String>) -> Vec<Findi
 /// Returns whether an entry of the list names a host that may be an API's: a name with a dot, neither an address nor a
 /// network.
 fn is_public(entry: &str) -> bool {
-    let name = entry.trim_start_matches("*.").trim_start_matches('.');
+    const LOCAL: [&str; 4] = ["local", "internal", "localhost", "svc"];
     let is_address = entry.trim_matches(['[', ']']).parse::<IpAddr>().is_ok() || entry.parse::<SocketAddr>().is_ok();
-    name.contains('.') && !is_address && !entry.contains('/')
+    let name = entry.split_once(':').map_or(entry, |(name, _)| name).trim_end_matches('.');
+    let last = name.rsplit('.').next().unwrap_or_default();
+    // `192.168.` is the beginning of an address.
+    let is_name = last.contains(|letter: char| letter.is_ascii_alphabetic());
+    name.contains('.') && is_name && !is_address && !entry.contains(['/', '*']) && !LOCAL.contains(&last)
 }
 
 /// Returns whether an entry of the list makes clients reach such hosts without a proxy: `a.test` and `.a.test` also
@@ -224,9 +228,12 @@ mod tests {
             assert!(found.iter().all(|found| found.ok), "{found:#?}");
             found.iter().filter(|found| found.hint.is_some()).map(|found| found.detail.clone()).collect::<Vec<_>>()
         };
-        let detail = "NO_PROXY has example.com, .intra.test: requests to these hosts go past andante";
+        let detail = "NO_PROXY has example.com, .intra.test: requests to these hosts bypass andante";
         assert_eq!(noted("localhost,example.com,10.0.0.0/16,.intra.test,::2,127.0.0.1:80"), [detail]);
-        assert_eq!(noted("localhost,127.0.0.1,::2,10.0.0.0/16"), [""; 0]);
+        assert_eq!(
+            noted("localhost,127.0.0.1,::2,10.0.0.0/16,192.168.,.svc.cluster.local,host.docker.internal"),
+            [""; 0]
+        );
     }
 
     #[test]

@@ -102,7 +102,7 @@ pub(in crate::cli) fn lanes(status: &Status) -> String {
         }
         match (slowest_learned(lane), learned(lane)) {
             (Some(limit), Some(pace)) if in_words(limit).is_none() => {
-                let _ = write!(text, ", paced at {pace} by refusals so far");
+                let _ = write!(text, ", paced at {pace} after refusals, not learned yet");
             }
             (_, Some(learned)) => {
                 let _ = write!(text, ", learned {learned}");
@@ -282,7 +282,7 @@ andante: 1,236 requests sent in 2m 30s
         let told = |lane: &LaneStatus| lanes(&Status { lanes: vec![lane.clone()], ..Status::default() });
         assert_eq!(told(&lane), "  a: 42 sent, 100.0% of 10/s, learned 5000/h\n");
         lane.limits = vec![learned("497/10013ms", 49.6)];
-        assert_eq!(told(&lane), "  a: 42 sent, paced at 50/s by refusals so far\n");
+        assert_eq!(told(&lane), "  a: 42 sent, paced at 50/s after refusals, not learned yet\n");
     }
 
     #[test]

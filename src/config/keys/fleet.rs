@@ -40,7 +40,7 @@ pub(in crate::config) const FLEET_SIZE: Key<NonZeroU32> = Key::new(
     "fleet-size",
     value::FLEET_SIZE,
     Number("number from 1"),
-    "number of andantes that divide the limits that a store does not share",
+    "maximum number of andantes at once: it divides limits that the store does not share, and floors",
 )
 .otherwise("none: with a store, such limits are an error")
 .flag("--fleet-size", "ANDANTE_FLEET_SIZE", None);

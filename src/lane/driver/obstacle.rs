@@ -56,15 +56,15 @@ fn of_store(store: &str, ready: Ready, now: Instant) -> Obstacle {
     let (what, hint) = match ready {
         Ready::At(at) => (
             format!(
-                "the store {store} is new, or has forgotten what was sent: it gives out this limit in {:.1} s",
+                "the store {store} is new, or has lost its data: it gives out this limit in {:.1} s",
                 at.since(now).as_secs_f64()
             ),
-            "wait; with the next new store, run `andante fleet init` before the first andante starts",
+            "wait until the store opens; to avoid this with a later new store, run `andante fleet init` before the first andante \
+             starts",
         ),
         Ready::Now | Ready::OnEvent => (
             format!("the store {store}, by which andantes share this limit, cannot be used"),
-            "see to it that the store answers (`andante status` says what is wrong with it), or let `store-down` say \
-             what may leave without it",
+            "make the store reachable (`andante status` shows the problem), or set `store-down` to `floor` or `open`",
         ),
     };
     Obstacle { what, hint: Some(hint), is_quota: false }

@@ -243,7 +243,7 @@ impl<T> State<T> {
         ours
     }
 
-    /// When the store lets requests leave that draw on the lane's shared limits, as far as those alone decide.
+    /// Earliest time at which the store permits requests under the lane's shared limits; other limits are ignored.
     pub(crate) fn store_ready(&self, now: Instant) -> Ready {
         self.budget.store_ready(now)
     }

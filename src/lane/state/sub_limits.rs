@@ -342,20 +342,20 @@ impl SubLimit {
         self.is_unused() && blank && !counts
     }
 
-    /// The end of the time for which its sent requests count.
+    /// Time at which the rule's sent requests stop counting.
     fn counts_until(&mut self, now: Instant) -> Instant {
         let windows = self.rule.limits.iter().map(|limit| limit.rate.per);
         let periods = self.budget.calendar(now).into_iter().map(|usage| usage.renewed_in);
         now + windows.chain(periods).max().unwrap_or_default()
     }
 
-    /// Requests per second that it admits, in millionths.
+    /// Rate of the budget in millionths of a request per second.
     fn pace(&self) -> u64 {
         self.budget.slowest(Unit::REQUESTS).map_or(BOUNDLESS, |rate| ((rate * 1e6) as u64).min(BOUNDLESS))
     }
 
-    /// Returns whether it may block for longer than its rate tells.
-    fn holds_beside_its_rate(&self) -> bool {
+    /// Returns whether the rule can block for longer than its rate implies: by in-flight, calendar or unit limits.
+    fn has_limits_besides_rate(&self) -> bool {
         self.rule.in_flight.is_some() || !self.rule.calendar.is_empty() || self.rule.units().next().is_some()
     }
 }

@@ -195,18 +195,19 @@ impl Budget {
         self.shared.as_ref().is_some_and(|shared| shared.lease.holds(now))
     }
 
-    /// When the store lets requests leave that draw on the shared limits, as far as those alone decide.
-    /// [`Ready::OnEvent`] if the store does not answer and the lease is over. A time if the store is new, or has lost
-    /// its state, and withholds the tokens of a limit until then.
+    /// Earliest time at which the store permits requests under shared limits; other limits are ignored.
+    /// [`Ready::OnEvent`] if the store does not answer and the lease is over; [`Ready::At`] while a store that is new, or
+    /// has lost its state, withholds tokens.
     pub fn store_ready(&self, now: Instant) -> Ready {
         let Some(shared) = &self.shared else { return Ready::Now };
         let shares = || self.meters.windows().filter_map(|limit| limit.share.as_ref());
-        if !shared.lease.holds(now) && !shared.lease.goes_on() {
-            let waits = shared.in_flight.is_some() || shares().next().is_some();
+        if !shared.lease.holds(now) {
+            let waits = !shared.lease.goes_on() && (shared.in_flight.is_some() || shares().next().is_some());
             return if waits { Ready::OnEvent } else { Ready::Now };
         }
         let in_flight = shared.in_flight.as_ref().and_then(|in_flight| in_flight.opens(now, &shared.lease));
-        let opens = shares().filter_map(|share| share.opens()).chain(in_flight).max();
+        // A floor needs no tokens of the store.
+        let opens = shares().filter(|share| share.own() == 0).filter_map(|share| share.opens()).chain(in_flight).max();
         opens.map_or(Ready::Now, |at| Ready::from(at, now))
     }
 

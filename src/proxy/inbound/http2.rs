@@ -289,13 +289,13 @@ impl<'a> ConnectionChecks<'a> {
         let (now, drain) = (self.proxy.clock.now(), &self.proxy.drain);
         let is_cut_off = now >= drain.cut_off();
         self.next_look.set(now + interval);
-        // Streams that will be late before the next check have timers from now on.
+        // Gives a timer to each stream whose deadline is before the next check.
         self.streams.look_again(if is_cut_off { Instant::FAR } else { now + interval });
         let mut step = NextStep::Serve;
         match self.streams.look(now - self.usual) {
             StreamActivity::Stuck => return NextStep::End,
             StreamActivity::Busy => (self.idle_until, self.rested) = (now + self.keep_alive, false),
-            // While there is no room for others, a connection that was also idle at the check before makes some.
+            // While connections are full, one that is idle at two checks in a row is closed.
             StreamActivity::Idle if now < self.idle_until && !(self.rested && drain.is_full(now)) => self.rested = true,
             StreamActivity::Idle if self.is_shutting_down => return NextStep::End,
             StreamActivity::Idle => {

@@ -134,18 +134,18 @@ async fn by_hello(
     let NamedTunnel { by_target, by_name, .. } =
         named.unwrap_or(NamedTunnel { https, by_target: true, by_name: false });
     let mut origins: Origins = name.filter(|_| by_name).into_iter().collect();
-    if !by_target {
-        terms.pace = TunnelPace::Unpaced;
+    if https == Https::Tunnel && by_target && matches!(terms.pace, TunnelPace::Slot(_)) {
+        return blind(exchange, route, client, upstream, terms, origins).await;
+    }
+    // Lanes are asked in a fixed order: a slot that the tunnel holds is returned.
+    std::mem::replace(&mut terms.pace, TunnelPace::Unpaced).give_back();
+    if by_target {
+        origins.push(route.origin.clone());
     }
     if https == Https::Tunnel {
         return blind(exchange, route, client, upstream, terms, origins).await;
     }
-    if !matches!(terms.pace, TunnelPace::Unpaced) {
-        // Lanes are asked in a fixed order: a slot that the tunnel holds is returned.
-        terms.pace.give_back();
-        origins.push(route.origin.clone());
-    }
-    let Some(lanes) = find_lanes(&exchange, origins, terms.stated) else { return };
+    let Some(lanes) = find_lanes(&exchange, &route, origins, terms.stated) else { return };
     let Some(first) = lanes.current(&exchange).first().map(|of| of.lane.clone()) else {
         return relay::tunnel(exchange, &route, client, upstream, relay::Permits::new()).await;
     };
@@ -156,11 +156,13 @@ async fn by_hello(
     route.lane.metrics().count(CallOutcome::Tunnelled);
 }
 
-/// The lanes of `origins` with limits. `None` if the tunnel asks for more than a limit ever has.
-fn find_lanes(exchange: &Exchange, origins: Origins, stated: HeaderMap) -> Option<TurnLanes> {
-    TurnLanes::find(exchange, origins, stated)
-        .inspect_err(|error| debug!(%error, "a tunnel asks for more than a limit ever has"))
-        .ok()
+/// The lanes of `origins` with limits. `None` if the tunnel is closed, since its terms do not fit them.
+fn find_lanes(exchange: &Exchange, route: &Route, origins: Origins, stated: HeaderMap) -> Option<TurnLanes> {
+    let lanes = TurnLanes::find(exchange, origins, stated);
+    if lanes.is_none() {
+        route.lane.metrics().count(CallOutcome::Rejected);
+    }
+    lanes
 }
 
 /// Relays a blind tunnel for one slot of each limited lane: of the tunnel's own host, and of `others`.
@@ -176,11 +178,15 @@ async fn blind(
     let (mut permits, turns) = (relay::Permits::new(), matches!(pace, TunnelPace::Turns));
     match pace {
         TunnelPace::Unpaced => {}
-        TunnelPace::Slot(permit) => permits.push(permit),
-        TunnelPace::Turns => others.push(route.origin.clone()),
+        TunnelPace::Slot(permit) if others.is_empty() => permits.push(permit),
+        // Lanes are asked in a fixed order: two tunnels must not each hold a slot that the other one waits for.
+        pace => {
+            pace.give_back();
+            others.push(route.origin.clone());
+        }
     }
     if !others.is_empty() {
-        let Some(lanes) = find_lanes(&exchange, others, stated) else { return };
+        let Some(lanes) = find_lanes(&exchange, &route, others, stated) else { return };
         match turn_relay::take_once(&exchange, &lanes).await {
             Some(taken) => permits.extend(taken),
             None => return,

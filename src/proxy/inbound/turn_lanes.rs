@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 use http::{HeaderMap, Method, Request};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
+use tracing::warn;
 
 use crate::{
     error::Error,
@@ -12,6 +13,7 @@ use crate::{
     policy::Origin,
     proxy::{
         exchange::Exchange,
+        log_throttle::LogTopic,
         message::fields::FoundFields,
         steps::{
             ask::{self, Asking, RequestTerms},
@@ -50,21 +52,27 @@ struct FoundLanes {
 // === impl TurnLanes ===
 
 impl TurnLanes {
-    /// Finds the lanes of `origins` that have limits. The CONNECT has `stated` its terms, which may ask for more than a
-    /// limit ever has: that is an error.
-    pub(crate) fn find(exchange: &Exchange, origins: Origins, stated: HeaderMap) -> Result<Self, Error> {
-        let found = Mutex::new(find(exchange, &origins, &stated)?);
-        Ok(Self { origins, stated, found })
+    /// Finds the lanes of `origins` that have limits. `stated` are the CONNECT's fields. Returns `None`, and logs that the
+    /// tunnel is closed, if they ask for more than a limit can ever grant.
+    pub(crate) fn find(exchange: &Exchange, origins: Origins, stated: HeaderMap) -> Option<Self> {
+        let found = find(exchange, &origins, &stated, true);
+        let found = found.inspect_err(|error| on_misfit(exchange, &origins, error, "it is closed")).ok()?;
+        Some(Self { origins, stated, found: Mutex::new(found) })
     }
 
     /// The lanes of the next turn. After a reload they are found again, unless the terms of the CONNECT no longer fit:
     /// then the earlier ones stay.
     pub(crate) fn current(&self, exchange: &Exchange) -> Arc<[TurnLane]> {
         let mut found = self.found.lock();
-        if found.generation != exchange.proxy.settings.generation()
-            && let Ok(renewed) = find(exchange, &self.origins, &self.stated)
-        {
-            *found = renewed;
+        let generation = exchange.proxy.settings.generation();
+        if found.generation != generation {
+            match find(exchange, &self.origins, &self.stated, false) {
+                Ok(renewed) => *found = renewed,
+                Err(error) => {
+                    found.generation = generation;
+                    on_misfit(exchange, &self.origins, &error, "its turns keep the earlier rules");
+                }
+            }
         }
         found.lanes.clone()
     }
@@ -80,36 +88,56 @@ pub(crate) fn patience(lanes: &[TurnLane]) -> Duration {
     lanes.iter().map(|lane| lane.patience).min().unwrap_or_default()
 }
 
-/// Sorts the lanes by their hosts: two tunnels that draw on the same lanes must not each hold a slot that the other one
-/// waits for.
-fn find(exchange: &Exchange, origins: &[Origin], stated: &HeaderMap) -> Result<FoundLanes, Error> {
+/// Finds the lanes of `origins` that have limits, sorted by host: two tunnels that draw on the same lanes must not each
+/// hold a slot that the other one waits for. The first time, the tunnel is `counted` where it draws.
+fn find(exchange: &Exchange, origins: &[Origin], stated: &HeaderMap, counted: bool) -> Result<FoundLanes, Error> {
     let generation = exchange.proxy.settings.generation();
     let mut lanes = Vec::new();
     for origin in origins {
-        lanes.extend(lane_of(exchange, origin, stated)?);
+        lanes.extend(lane_of(exchange, origin, stated, counted)?);
     }
     lanes.sort_by(|one, other| one.lane.host().cmp(other.lane.host()));
     lanes.dedup_by(|one, other| Arc::ptr_eq(&one.lane, &other.lane));
     Ok(FoundLanes { lanes: lanes.into(), generation })
 }
 
+/// Reports that the terms of a CONNECT do not fit the rules of `origins`, and the `consequence` for its tunnel.
+fn on_misfit(exchange: &Exchange, origins: &[Origin], error: &Error, consequence: &'static str) {
+    let (proxy, Some(host)) = (&exchange.proxy, origins.first().map(|origin| &origin.host)) else { return };
+    if proxy.reports.throttle.is_due(LogTopic::TurnRefused, host, proxy.clock.now()) {
+        warn!(
+            %host,
+            client = %exchange.session.address,
+            %error,
+            consequence,
+            hint = error.hint(),
+            "the terms of a CONNECT do not fit the rules"
+        );
+    }
+}
+
 /// The lane of `origin`, if it limits unseen requests, with the terms of each turn: those that the CONNECT has `stated`,
 /// by the lane's own rule.
-fn lane_of(exchange: &Exchange, origin: &Origin, stated: &HeaderMap) -> Result<Option<TurnLane>, Error> {
+fn lane_of(exchange: &Exchange, origin: &Origin, stated: &HeaderMap, counted: bool) -> Result<Option<TurnLane>, Error> {
     let lanes = &exchange.proxy.lanes;
-    let (lane, added) = (lanes.find(origin), lanes.added(origin));
+    let (lane, mut added) = (lanes.find(origin), lanes.added(origin));
     if !lane.policy().is_limited() && added.is_empty() {
         return Ok(None);
     }
+    if !counted {
+        added = ask::uncounted(&added);
+    }
     let mut request = Request::new(());
     (*request.method_mut(), *request.headers_mut()) = (Method::CONNECT, stated.clone());
+    *request.uri_mut() = origin.authority().parse().unwrap_or_default();
     let (requester, found) = (exchange.session.requester(), FoundFields::of(stated));
-    let RequestTerms { claim, patience, .. } = ask::terms(stated, found, requester, &lane, &added);
+    let RequestTerms { claim, cost, patience } = ask::terms(stated, found, requester, &lane, &added);
+    let claim = ask::with_urgency(claim, &request, requester, &lane, &added);
     let asking = Asking {
         lane: &lane,
         added: &added,
-        claim: ask::with_urgency(claim, &request, requester, &lane, &added),
-        cost: None,
+        claim,
+        cost: ask::stated_cost(cost?, &request, &lane, &added, &claim)?,
         credential: 0,
         body: SeenBody::default(),
         turn: Turn::New,

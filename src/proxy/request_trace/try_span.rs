@@ -38,7 +38,8 @@ pub(crate) struct TryFacts<'a> {
 // === impl TrySpan ===
 
 impl TrySpan {
-    /// Begins a try of the request that is traced by `trace`, and passes the trace context to `request`. Returns the try's span if it is recorded.
+    /// Begins a try of the request that is traced by `trace`, and passes the trace context to `request`. Returns the
+    /// try's span if it is recorded.
     pub(crate) fn begin<B>(
         trace: &Arc<RequestTrace>,
         request: &mut Request<B>,

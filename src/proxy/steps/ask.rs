@@ -3,7 +3,10 @@
 
 use std::time::Duration;
 
-use http::{HeaderName, Method, Request, header::HeaderMap};
+use http::{
+    HeaderName, Method, Request,
+    header::{HeaderMap, PROXY_AUTHORIZATION},
+};
 
 use super::{
     claim,
@@ -20,10 +23,7 @@ use crate::{
     learn::RouteKey,
     limit::Cost,
     policy::Policy,
-    proxy::{
-        message::{fields::FoundFields, priority::PRIORITY},
-        session::Requester,
-    },
+    proxy::{message::fields::FoundFields, session::Requester},
 };
 
 /// Preferences of the worker (RFC 7240).
@@ -78,10 +78,16 @@ pub(crate) fn terms(
     RequestTerms { claim, cost, patience }
 }
 
-/// The fields in which a request states its claim and its patience, for a lane that is not known yet.
+/// The fields of a CONNECT without the credentials for andante: the terms of its tunnel, for lanes that are found later.
 pub(crate) fn stated(fields: &HeaderMap) -> HeaderMap {
-    let states = |name: &&HeaderName| [PREFER, PRIORITY, claim::FLOW].contains(name);
-    fields.iter().filter(|(name, _)| states(name)).map(|(name, value)| (name.clone(), value.clone())).collect()
+    let mut stated = fields.clone();
+    stated.remove(PROXY_AUTHORIZATION);
+    stated
+}
+
+/// The same rules, for questions after which requests are not counted.
+pub(crate) fn uncounted(added: &[AddedRule]) -> Box<[AddedRule]> {
+    added.iter().map(|rule| AddedRule::uncounted(rule.policy.clone())).collect()
 }
 
 /// `claim` with the urgency of the first matching sub-limit rule that has one, unless the request states its own.

@@ -226,7 +226,7 @@ async fn send(
     }
 }
 
-/// Takes a connection from the pool, or makes one. Leaves `now` only if nothing was waited for.
+/// Takes a connection from the pool, or makes one. Clears `now` if that took a wait: it is out of date then.
 async fn connect(
     exchange: &Arc<Exchange>,
     route: &Arc<Route>,

@@ -49,9 +49,12 @@ where
                 call.now = None;
             }
             let (route, request) = (&call.route, &call.request);
+            // The turns of a tunnel draw, and are counted when their lanes are found.
+            let by_turns = tunnel::is_by_turns(&call);
+            let uncounted = by_turns.then(|| ask::uncounted(&route.added));
             let asking = Asking {
                 lane: &route.lane,
-                added: &route.added,
+                added: uncounted.as_ref().unwrap_or(&route.added),
                 claim: call.claim,
                 cost: call.cost,
                 credential: if call.anonymous { 0 } else { credential::hash(request.headers()) },
@@ -61,7 +64,7 @@ where
                 port: route.origin.port,
             };
             let ask = ask::of(request, asking)?;
-            if tunnel::is_by_turns(&call) {
+            if by_turns {
                 // Boxed: rare, and every request would carry its size.
                 return Box::pin(tunnel::open_by_turns(call)).await.map(AttemptOutcome::Done);
             }

@@ -85,14 +85,17 @@ fn a_store_that_executes_the_script_is_ok_and_a_new_one_is_said_to_be_new() {
     };
     for _ in 0..2 {
         let store = said();
-        assert!(store["detail"].as_str().unwrap().contains("knows no fleet"), "{store}");
+        assert!(store["detail"].as_str().unwrap().contains("has no fleet yet"), "{store}");
         assert!(store["hint"].as_str().unwrap().contains("andante fleet init"), "{store}");
         assert_eq!(redis.ask("DBSIZE").as_deref(), Some(":0\r\n"));
     }
     let (code, ..) = outcome(andante(&["fleet", "init", "--store", &redis.url()]));
     assert_eq!(code, Some(0));
     let store = said();
-    assert!(store["detail"].as_str().unwrap().contains("and knows a fleet") && store["hint"].is_null(), "{store}");
+    assert!(
+        store["detail"].as_str().unwrap().contains("and has the ledger of a fleet") && store["hint"].is_null(),
+        "{store}"
+    );
 }
 
 /// The commands that docs/fleet.md names suffice for a user of the store, and fewer do not.

@@ -19,7 +19,8 @@ fn every_screen_says_that_a_new_store_is_waited_for_and_until_when() {
     client.send(format!("GET {} HTTP/1.1\r\nHost: {host}\r\n\r\n", world.api.url("/")));
     let status = member.wait_for(|status| status["lanes"][0]["waiting"] == 1);
     let learns = status["fleet"]["learns_for_s"].as_f64();
-    assert!(learns.is_some_and(|time| time > 0.0 && time <= 1.5), "{status:#}");
+    // A lease, and the guard times of half a second and two.
+    assert!(learns.is_some_and(|time| time > 0.0 && time <= 3.5), "{status:#}");
     // Places in flight are given out later than the window's tokens: after the hold, which is five minutes.
     let lane = &status["lanes"][0];
     let opens = lane["in_flight_share"]["opens_in_s"].as_f64().unwrap();
@@ -29,7 +30,7 @@ fn every_screen_says_that_a_new_store_is_waited_for_and_until_when() {
     for command in [&["status"][..], &["top", "--once"]] {
         let (_, said, _) = outcome(andante(&[command, &["--admin", &admin]].concat()));
         let line = said.lines().nth(1).unwrap_or_default();
-        assert!(line.contains(&url) && line.contains("is new, or has forgotten what was sent"), "{said}");
+        assert!(line.contains(&url) && line.contains("is new, or has lost its data"), "{said}");
         assert!(line.contains("given out in ") && line.contains(" and a window"), "{said}");
     }
     let (_, said, _) = outcome(andante(&["explain", &world.api.url("/"), "--admin", &admin]));
@@ -37,10 +38,11 @@ fn every_screen_says_that_a_new_store_is_waited_for_and_until_when() {
     assert!(because.contains(&url) && because.contains("it gives out this limit in 3"), "{said}");
     assert!(said.contains("it would wait for 5m ") && said.contains("andante fleet init"), "{said}");
     let ready = member.page("/readyz").text();
-    assert!(ready.contains("the store is new, or has forgotten") && ready.contains(" s and a window"), "{ready}");
+    assert!(ready.contains("the store is new, or has lost its data") && ready.contains(" s and a window"), "{ready}");
     let log = member.stderr();
-    let line = log.lines().find(|line| line.contains("the store knows nothing yet")).expect("a line says so");
-    assert!(line.contains("for_s=1.") && line.contains("andante fleet init"), "{line}");
+    let line =
+        log.lines().find(|line| line.contains("the store is new, or has lost its data")).expect("a line says so");
+    assert!(line.contains("learns_for_s=3.") && line.contains("andante fleet init"), "{line}");
 }
 
 #[test]
@@ -55,7 +57,7 @@ fn who_waits_for_a_new_store_is_told_for_how_long() {
     eventually("that it learns", || (world.standing(0) == "learning").then_some(()));
     let ready = member.page("/readyz");
     assert_eq!(ready.status(), 200);
-    assert!(ready.text().contains("the store is new, or has forgotten"), "{}", ready.text());
+    assert!(ready.text().contains("the store is new, or has lost its data"), "{}", ready.text());
     // A lease, a window, and the guard times of half a second and two.
     let mut clients: Vec<Client> = (0..10)
         .map(|_| {

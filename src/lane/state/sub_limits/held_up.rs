@@ -124,7 +124,7 @@ impl SubLimits {
         };
         let Some(slowest) = slowest else { return Holders::default() };
         let elsewhere = numbers.iter().filter(|number| **number != slowest);
-        let beside = elsewhere.clone().find(|number| self.budgets[**number].holds_beside_its_rate());
+        let beside = elsewhere.clone().find(|number| self.budgets[**number].has_limits_besides_rate());
         let at_slowest = beside.map(|by| HeldAt { at: slowest, by: *by });
         let at_others = elsewhere.chain([&LANE]).map(|at| HeldAt { at: *at, by: slowest });
         Holders(at_others.chain(at_slowest).collect())

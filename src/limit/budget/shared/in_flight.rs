@@ -51,7 +51,7 @@ impl SharedInFlight {
 
     /// When the store begins to give out the limit's tokens, if the store is new and none are held.
     pub(super) fn opens(&self, now: Instant, lease: &Lease) -> Option<Instant> {
-        Some(lease.opens(lease.hold())).filter(|opens| self.share.held() == 0 && *opens > now)
+        Some(lease.opens(lease.hold())).filter(|opens| self.share.held() == 0 && self.share.own() == 0 && *opens > now)
     }
 
     /// Number of requests that may be in flight.
