@@ -48,31 +48,16 @@ where
                 Box::pin(look::at_body(&mut call, most)).await?;
                 call.now = None;
             }
-            let (route, request) = (&call.route, &call.request);
-            // The turns of a tunnel draw, and are counted when their lanes are found.
-            let by_turns = tunnel::is_by_turns(&call);
-            let uncounted = by_turns.then(|| ask::uncounted(&route.added));
-            let asking = Asking {
-                lane: &route.lane,
-                added: uncounted.as_ref().unwrap_or(&route.added),
-                claim: call.claim,
-                cost: call.cost,
-                credential: if call.anonymous { 0 } else { credential::hash(request.headers()) },
-                body: SeenBody::unread(request.body()),
-                turn: call.turn,
-                deadline: call.deadline,
-                port: route.origin.port,
-            };
-            let ask = ask::of(request, asking)?;
-            if by_turns {
+            if tunnel::is_by_turns(&call) {
+                demand(&call)?;
                 // Boxed: rare, and every request would carry its size.
                 return Box::pin(tunnel::open_by_turns(call)).await.map(AttemptOutcome::Done);
             }
             // Tunnels make connections of their own.
-            let warms = *request.method() != Method::CONNECT;
+            let warms = *call.request.method() != Method::CONNECT;
             // Without an await: a lane's decision is larger than a waiting ticket, and would be kept beside it.
             let now = call.now.unwrap_or_else(|| call.exchange.proxy.clock.now());
-            let admission = match admit(&call, now, ask) {
+            let admission = match admit(&call, now, demand(&call)?) {
                 Admission::Send(permit) => Ok(send(&mut inner, call, permit, Wait::default(), Some(now))),
                 Admission::Wait(waiting) => Err((call, waiting)),
                 Admission::Refuse(refusal) => return Err(call.route.refused(&refusal)),
@@ -90,6 +75,24 @@ where
             }
         }
     })
+}
+
+/// The demand of `call` on its lane. A tunnel by turns is counted when the lanes of its turns are found.
+fn demand(call: &Call) -> Result<AdmitRequest, Error> {
+    let (route, request) = (&call.route, &call.request);
+    let uncounted = tunnel::is_by_turns(call).then(|| ask::uncounted(&route.added));
+    let asking = Asking {
+        lane: &route.lane,
+        added: uncounted.as_ref().unwrap_or(&route.added),
+        claim: call.claim,
+        cost: call.cost,
+        credential: if call.anonymous { 0 } else { credential::hash(request.headers()) },
+        body: SeenBody::unread(request.body()),
+        turn: call.turn,
+        deadline: call.deadline,
+        port: route.origin.port,
+    };
+    ask::of(request, asking)
 }
 
 /// Asks the lane of `call` for a slot, and adds the bottleneck to its trace, if recorded. Nothing of this is kept while
