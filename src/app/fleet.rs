@@ -227,7 +227,7 @@ impl<L: Ledger> FleetMember<L> {
             Ok(replied) => replied,
             Err(_) => {
                 self.ledger.give_up();
-                Err(LedgerError(format!("no answer within {PATIENCE:?}")))
+                Err(LedgerError(format!("it did not answer within {PATIENCE:?}")))
             }
         };
         let heard = self.clock.now();

@@ -24,6 +24,8 @@ const MOST_UNSEEN: usize = 100;
 pub(crate) enum LogTopic {
     /// A turn inside a tunnel that may not wait any longer.
     TurnRefused,
+    /// Terms of a CONNECT that do not fit the rules.
+    MisfitTerms,
     /// A connection that the API closed while a turn in it waited.
     TurnClosed,
     /// A server name that its rule does not let through a tunnel to another host.

@@ -48,8 +48,8 @@ pub struct NewSettings {
     pub timeouts: Timeouts,
     /// Paths that stand for an API.
     pub gateways: Vec<Gateway>,
-    /// CA that signs the certificates of intercepted hosts; required if any host is intercepted. A reload keeps the CA
-    /// that there is.
+    /// CA that signs the certificates of intercepted hosts; required if any host is intercepted. `None` keeps the present
+    /// one.
     pub ca: Option<Arc<Ca>>,
 }
 
@@ -95,8 +95,8 @@ impl CurrentSettings {
         done
     }
 
-    /// Applies `new` settings; `rules` replaces the rules meanwhile. Connections that were made without the `outbound`
-    /// settings carry no new request.
+    /// Applies `new` settings; `rules` replaces the rules meanwhile. Connections made with earlier `outbound` settings
+    /// carry no new request.
     pub(crate) fn replace(&self, new: NewSettings, outbound: Option<(Dialer, Tls)>, rules: impl FnOnce()) {
         let NewSettings { clients, identity, timeouts, gateways, ca } = new;
         let mut settings = self.settings.write();

@@ -71,7 +71,7 @@ fn count(answers: &[Message], status: u16) -> usize {
 const STALL: Duration = Duration::from_millis(10);
 
 /// Sends `requests` of up to 100 workers to an API that enforces `limit` as `mock` says, through an andante with the
-/// limit `ours`. Asserts that none is refused, and that `least` of the limit is used.
+/// limit `ours`. Asserts that none is refused unless the machine was stalled, and that `least` of the limit is used.
 fn none_refused(limit: &str, mock: &[&str], ours: &str, requests: usize, least: f64) {
     let each = requests.div_ceil(100);
     let workers = requests / each;
@@ -86,8 +86,12 @@ fn none_refused(limit: &str, mock: &[&str], ours: &str, requests: usize, least: 
     // A process that is stopped between a slot and the socket sends late, like a delayed packet: `strict` covers that.
     let stalled = late > STALL;
     let excused = if stalled && !ours.contains("strict") { requests / 10 } else { 0 };
-    // A refusal may pause all requests for one of the six seconds.
-    let least = if stalled { least * 0.75 } else { least };
+    let least = match (stalled, refused) {
+        (false, _) => least,
+        (true, 0) => least * 0.9,
+        // A refusal may pause all requests for one of the six seconds.
+        (true, _) => least * 0.75,
+    };
     assert!(refused <= excused, "{refused} refused, the machine was {late:?} late at most: {stats:#}");
     let share = stats["used_share"].as_f64().unwrap();
     assert!(share >= least, "{share} of the limit was used, the machine was {late:?} late at most: {stats:#}");

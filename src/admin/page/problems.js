@@ -77,7 +77,7 @@ function operation({ config, fleet, state, access_log: log, draining, unmatched_
 /** What the store is waited for, and what helps. */
 function ofStore({ standing, problem, hint, learns_for_s: learns }) {
   if (standing === "learning") {
-    return { detail: `tokens that no andante reports are given out in ${duration(learns ?? 0)} and a window`, hint: "With the next new store, run `andante fleet init` before the first andante starts" };
+    return { detail: `tokens that no andante reports are given out in ${duration(learns ?? 0)} and a window`, hint };
   }
   const others = standing === "shared" ? "Write the same limits, lease, fleet-size and floor for all andantes" : "andante keeps trying; `store-down` decides which requests leave meanwhile";
   return { detail: problem, hint: hint ?? others };

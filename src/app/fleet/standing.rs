@@ -31,9 +31,9 @@ pub(super) enum Standing {
     Open,
 }
 
-/// Problem that `/status` shows if there is no worse one.
 /// Remedy for the wait at a new store.
 const NEW_STORE_HINT: &str = "for a new store, run `andante fleet init` before the first andante starts";
+/// Problem that `/status` shows if there is no worse one.
 const DIFFERING: &str = "others of the fleet have another fleet-size or floor";
 /// Shortest time between two log lines about whether the store answers.
 const QUIET: Duration = Duration::from_secs(2);
@@ -114,7 +114,7 @@ impl<L: Ledger> FleetMember<L> {
             _ if failed.is_some() => failed.map(ToString::to_string),
             Mode::Deposed => Some("it is no longer the store that counts".to_owned()),
             Mode::NotYet(left) => {
-                let left = log_seconds(left);
+                let left = left.as_secs_f64();
                 Some(format!("it has taken another one's place, which may answer yet: it decides after {left:.1}s"))
             }
             Mode::Disagreed(lease) => Some(format!("the fleet has a lease of {lease:?}: write the same")),

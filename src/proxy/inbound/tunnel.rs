@@ -134,14 +134,12 @@ async fn by_hello(
     let NamedTunnel { by_target, by_name, .. } =
         named.unwrap_or(NamedTunnel { https, by_target: true, by_name: false });
     let mut origins: Origins = name.filter(|_| by_name).into_iter().collect();
-    if https == Https::Tunnel && by_target && matches!(terms.pace, TunnelPace::Slot(_)) {
-        return blind(exchange, route, client, upstream, terms, origins).await;
-    }
-    // Lanes are asked in a fixed order: a slot that the tunnel holds is returned.
-    std::mem::replace(&mut terms.pace, TunnelPace::Unpaced).give_back();
-    if by_target {
+    let pace = std::mem::replace(&mut terms.pace, TunnelPace::Unpaced);
+    if by_target && !matches!(pace, TunnelPace::Unpaced) {
         origins.push(route.origin.clone());
     }
+    // Lanes are asked in a fixed order: two tunnels must not each hold a slot that the other one waits for.
+    pace.give_back();
     if https == Https::Tunnel {
         return blind(exchange, route, client, upstream, terms, origins).await;
     }
@@ -165,28 +163,24 @@ fn find_lanes(exchange: &Exchange, route: &Route, origins: Origins, stated: Head
     lanes
 }
 
-/// Relays a blind tunnel for one slot of each limited lane: of the tunnel's own host, and of `others`.
+/// Relays a blind tunnel for one slot of each limited lane: of those of `origins`, and of its own host by its pace.
 async fn blind(
     exchange: Arc<Exchange>,
     route: Arc<Route>,
     client: Socket,
     upstream: TcpStream,
     terms: TunnelTerms,
-    mut others: Origins,
+    mut origins: Origins,
 ) {
     let TunnelTerms { pace, stated, .. } = terms;
     let (mut permits, turns) = (relay::Permits::new(), matches!(pace, TunnelPace::Turns));
     match pace {
         TunnelPace::Unpaced => {}
-        TunnelPace::Slot(permit) if others.is_empty() => permits.push(permit),
-        // Lanes are asked in a fixed order: two tunnels must not each hold a slot that the other one waits for.
-        pace => {
-            pace.give_back();
-            others.push(route.origin.clone());
-        }
+        TunnelPace::Slot(permit) => permits.push(permit),
+        TunnelPace::Turns => origins.push(route.origin.clone()),
     }
-    if !others.is_empty() {
-        let Some(lanes) = find_lanes(&exchange, &route, others, stated) else { return };
+    if !origins.is_empty() {
+        let Some(lanes) = find_lanes(&exchange, &route, origins, stated) else { return };
         match turn_relay::take_once(&exchange, &lanes).await {
             Some(taken) => permits.extend(taken),
             None => return,

@@ -9,7 +9,7 @@ use tracing::warn;
 
 use crate::{
     error::Error,
-    lane::{AdmitRequest, Lane, order::Turn},
+    lane::{AddedRule, AdmitRequest, Lane, order::Turn},
     policy::Origin,
     proxy::{
         exchange::Exchange,
@@ -30,6 +30,8 @@ pub(crate) struct TurnLane {
     pub(crate) lane: Arc<Lane>,
     /// Demand of each turn.
     pub(crate) ask: AdmitRequest,
+    /// Rules for some requests, at which turns are counted.
+    pub(crate) added: Box<[AddedRule]>,
     /// Maximum time that a turn may wait by the rule of this lane.
     patience: Duration,
 }
@@ -43,7 +45,6 @@ pub(crate) struct TurnLanes {
 }
 
 /// Lanes with limits, each once, and the generation of the settings that they were found under.
-#[derive(Clone)]
 struct FoundLanes {
     lanes: Arc<[TurnLane]>,
     generation: u64,
@@ -55,9 +56,11 @@ impl TurnLanes {
     /// Finds the lanes of `origins` that have limits. `stated` are the CONNECT's fields. Returns `None`, and logs that the
     /// tunnel is closed, if they ask for more than a limit can ever grant.
     pub(crate) fn find(exchange: &Exchange, origins: Origins, stated: HeaderMap) -> Option<Self> {
-        let found = find(exchange, &origins, &stated, true);
-        let found = found.inspect_err(|error| on_misfit(exchange, &origins, error, "it is closed")).ok()?;
-        Some(Self { origins, stated, found: Mutex::new(found) })
+        // Read first: a reload meanwhile makes them be found again.
+        let generation = exchange.proxy.settings.generation();
+        let lanes = find(exchange, &origins, &stated);
+        let lanes = lanes.inspect_err(|error| on_misfit(exchange, &origins, error, "it is closed")).ok()?;
+        Some(Self { origins, stated, found: Mutex::new(FoundLanes { lanes, generation }) })
     }
 
     /// The lanes of the next turn. After a reload they are found again, unless the terms of the CONNECT no longer fit:
@@ -66,12 +69,10 @@ impl TurnLanes {
         let mut found = self.found.lock();
         let generation = exchange.proxy.settings.generation();
         if found.generation != generation {
-            match find(exchange, &self.origins, &self.stated, false) {
-                Ok(renewed) => *found = renewed,
-                Err(error) => {
-                    found.generation = generation;
-                    on_misfit(exchange, &self.origins, &error, "its turns keep the earlier rules");
-                }
+            found.generation = generation;
+            match find(exchange, &self.origins, &self.stated) {
+                Ok(lanes) => found.lanes = lanes,
+                Err(error) => on_misfit(exchange, &self.origins, &error, "its turns keep the earlier rules"),
             }
         }
         found.lanes.clone()
@@ -89,22 +90,21 @@ pub(crate) fn patience(lanes: &[TurnLane]) -> Duration {
 }
 
 /// Finds the lanes of `origins` that have limits, sorted by host: two tunnels that draw on the same lanes must not each
-/// hold a slot that the other one waits for. The first time, the tunnel is `counted` where it draws.
-fn find(exchange: &Exchange, origins: &[Origin], stated: &HeaderMap, counted: bool) -> Result<FoundLanes, Error> {
-    let generation = exchange.proxy.settings.generation();
+/// hold a slot that the other one waits for.
+fn find(exchange: &Exchange, origins: &[Origin], stated: &HeaderMap) -> Result<Arc<[TurnLane]>, Error> {
     let mut lanes = Vec::new();
     for origin in origins {
-        lanes.extend(lane_of(exchange, origin, stated, counted)?);
+        lanes.extend(lane_of(exchange, origin, stated)?);
     }
     lanes.sort_by(|one, other| one.lane.host().cmp(other.lane.host()));
     lanes.dedup_by(|one, other| Arc::ptr_eq(&one.lane, &other.lane));
-    Ok(FoundLanes { lanes: lanes.into(), generation })
+    Ok(lanes.into())
 }
 
 /// Reports that the terms of a CONNECT do not fit the rules of `origins`, and the `consequence` for its tunnel.
 fn on_misfit(exchange: &Exchange, origins: &[Origin], error: &Error, consequence: &'static str) {
     let (proxy, Some(host)) = (&exchange.proxy, origins.first().map(|origin| &origin.host)) else { return };
-    if proxy.reports.throttle.is_due(LogTopic::TurnRefused, host, proxy.clock.now()) {
+    if proxy.reports.throttle.is_due(LogTopic::MisfitTerms, host, proxy.clock.now()) {
         warn!(
             %host,
             client = %exchange.session.address,
@@ -118,14 +118,11 @@ fn on_misfit(exchange: &Exchange, origins: &[Origin], error: &Error, consequence
 
 /// The lane of `origin`, if it limits unseen requests, with the terms of each turn: those that the CONNECT has `stated`,
 /// by the lane's own rule.
-fn lane_of(exchange: &Exchange, origin: &Origin, stated: &HeaderMap, counted: bool) -> Result<Option<TurnLane>, Error> {
+fn lane_of(exchange: &Exchange, origin: &Origin, stated: &HeaderMap) -> Result<Option<TurnLane>, Error> {
     let lanes = &exchange.proxy.lanes;
-    let (lane, mut added) = (lanes.find(origin), lanes.added(origin));
+    let (lane, added) = (lanes.find(origin), lanes.added(origin));
     if !lane.policy().is_limited() && added.is_empty() {
         return Ok(None);
-    }
-    if !counted {
-        added = ask::uncounted(&added);
     }
     let mut request = Request::new(());
     (*request.method_mut(), *request.headers_mut()) = (Method::CONNECT, stated.clone());
@@ -145,5 +142,5 @@ fn lane_of(exchange: &Exchange, origin: &Origin, stated: &HeaderMap, counted: bo
         port: origin.port,
     };
     let ask = ask::of(&request, asking)?;
-    Ok(Some(TurnLane { lane, ask, patience }))
+    Ok(Some(TurnLane { lane, ask, added, patience }))
 }

@@ -19,7 +19,11 @@ use crate::{
     lane::{Admission, AdmitRequest, Refusal},
     learn::AnswerReport,
     metrics::TurnOutcome,
-    proxy::{exchange::Exchange, message::tls_turns::TlsTurns, steps::retry::patience_ends},
+    proxy::{
+        exchange::Exchange,
+        message::tls_turns::TlsTurns,
+        steps::{draws, retry::patience_ends},
+    },
 };
 
 /// Silence of the server that ends a turn whose answer has begun. Streamed answers pause for less.
@@ -314,7 +318,8 @@ async fn take(exchange: &Exchange, lanes: &[TurnLane]) -> Result<Permits, Refusa
     let clock = exchange.proxy.clock;
     let deadline = clock.now() + turn_lanes::patience(lanes);
     let mut permits = Permits::new();
-    for TurnLane { lane, ask, .. } in lanes {
+    for TurnLane { lane, ask, added, .. } in lanes {
+        draws::count(added, &ask.draws);
         let permit = match lane.admit(AdmitRequest { deadline, ..ask.clone() }) {
             Admission::Send(permit) => permit,
             Admission::Refuse(refusal) => return Err(refusal),

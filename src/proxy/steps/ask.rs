@@ -78,16 +78,11 @@ pub(crate) fn terms(
     RequestTerms { claim, cost, patience }
 }
 
-/// The fields of a CONNECT without the credentials for andante: the terms of its tunnel, for lanes that are found later.
+/// Fields of a CONNECT that state the terms of its tunnel, without credentials for andante.
 pub(crate) fn stated(fields: &HeaderMap) -> HeaderMap {
     let mut stated = fields.clone();
     stated.remove(PROXY_AUTHORIZATION);
     stated
-}
-
-/// The same rules, for questions after which requests are not counted.
-pub(crate) fn uncounted(added: &[AddedRule]) -> Box<[AddedRule]> {
-    added.iter().map(|rule| AddedRule::uncounted(rule.policy.clone())).collect()
 }
 
 /// `claim` with the urgency of the first matching sub-limit rule that has one, unless the request states its own.

@@ -1,6 +1,6 @@
 //! Budgets of sub-limits on which a request draws, in addition to its lane's own.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, sync::Arc};
 
 use http::Request;
 use smallvec::SmallVec;
@@ -30,12 +30,11 @@ pub(super) fn of<B>(rules: &[AddedRule], request: &Request<B>, claim: &Claim, co
     }
     let path = PathReadings::of(request.uri().path());
     let mut draws: SmallVec<[Draw; 4]> = SmallVec::new();
-    for (AddedRule { policy: rule, draws: counter }, added) in matching(rules, request, &path, claim) {
+    for (AddedRule { policy: rule, .. }, added) in matching(rules, request, &path, claim) {
         if let Some(TooSmall { cost, limit }) = rule.too_small_for(&cost) {
             let limit = if added.patient { format!("{limit}, which is what is not reserved") } else { limit };
             return Err(Error::TooCostly { cost, limit });
         }
-        counter.inc();
         let apart = added.is_only_for(&path);
         // Each reading of the path may belong to another budget.
         for reading in added.matching(&path) {
@@ -50,6 +49,13 @@ pub(super) fn of<B>(rules: &[AddedRule], request: &Request<B>, claim: &Claim, co
         }
     }
     Ok((!draws.is_empty()).then(|| draws.into_iter().collect()))
+}
+
+/// Counts a request with these `draws` at each of the `rules` on which it draws.
+pub(crate) fn count(rules: &[AddedRule], draws: &Draws) {
+    let drawn =
+        |rule: &&AddedRule| draws.iter().flat_map(|all| all.iter()).any(|draw| Arc::ptr_eq(&draw.rule, &rule.policy));
+    rules.iter().filter(drawn).for_each(|rule| rule.draws.inc());
 }
 
 /// The `rules` that are for `request`.

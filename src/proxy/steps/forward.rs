@@ -226,7 +226,7 @@ async fn send(
     }
 }
 
-/// Takes a connection from the pool, or makes one. Clears `now` if that took a wait: it is out of date then.
+/// Takes a connection from the pool, or makes one. Clears `now` if it waited, because `now` is then out of date.
 async fn connect(
     exchange: &Arc<Exchange>,
     route: &Arc<Route>,

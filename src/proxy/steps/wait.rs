@@ -25,7 +25,7 @@ use crate::{
         steps::{
             ask::{self, Asking},
             costs::SeenBody,
-            credential, look,
+            credential, draws, look,
             retry::{self, attempt::AttemptOutcome},
             tunnel,
         },
@@ -77,13 +77,12 @@ where
     })
 }
 
-/// The demand of `call` on its lane. A tunnel by turns is counted when the lanes of its turns are found.
+/// The demand of `call` on its lane.
 fn demand(call: &Call) -> Result<AdmitRequest, Error> {
     let (route, request) = (&call.route, &call.request);
-    let uncounted = tunnel::is_by_turns(call).then(|| ask::uncounted(&route.added));
     let asking = Asking {
         lane: &route.lane,
-        added: uncounted.as_ref().unwrap_or(&route.added),
+        added: &route.added,
         claim: call.claim,
         cost: call.cost,
         credential: if call.anonymous { 0 } else { credential::hash(request.headers()) },
@@ -99,6 +98,7 @@ fn demand(call: &Call) -> Result<AdmitRequest, Error> {
 /// the request waits.
 fn admit(call: &Call, now: Instant, ask: AdmitRequest) -> Admission {
     let lane = &call.route.lane;
+    draws::count(&call.route.added, &ask.draws);
     let Some(trace) = call.exchange.trace().filter(|trace| trace.is_recorded()) else { return lane.admit_at(now, ask) };
     let asked = ask.clone();
     let admission = lane.admit_at(now, ask);

@@ -57,10 +57,10 @@ fn after_a_pause_requests_leave_as_evenly_as_before() {
     assert_eq!((stats["accepted"].as_u64(), stats["scripted"].as_u64()), (Some(30), Some(1)), "{stats:#}");
     let seconds = stats["timeline"].as_array().unwrap();
     let gaps = |which: &str| seconds.iter().filter_map(|second| second[which].as_f64()).collect::<Vec<_>>();
-    let shortest = gaps("shortest_gap_ms").into_iter().fold(f64::INFINITY, f64::min);
+    let short = gaps("shortest_gap_ms").into_iter().filter(|gap| *gap < 50.0).collect::<Vec<_>>();
     let longest = gaps("longest_gap_ms").into_iter().fold(0.0, f64::max);
-    // 100 ms are even. In a burst they would be a millisecond apart; a busy machine shortens some.
-    assert!(shortest >= 10.0, "{stats:#}");
+    // 100 ms are even, and in a burst they would be a millisecond apart. A busy machine may shorten one gap.
+    assert!(short.len() <= 1 && short.iter().all(|gap| *gap >= 10.0), "{stats:#}");
     assert!((1990.0..2800.0).contains(&longest), "{stats:#}");
 }
 

@@ -35,7 +35,7 @@ fn every_screen_says_that_a_new_store_is_waited_for_and_until_when() {
     }
     let (_, said, _) = outcome(andante(&["explain", &world.api.url("/"), "--admin", &admin]));
     let because = said.lines().find(|line| line.contains("because")).expect("a reason");
-    assert!(because.contains(&url) && because.contains("it gives out this limit in 3"), "{said}");
+    assert!(because.contains(&url) && because.contains("it gives out this limit in 30"), "{said}");
     assert!(said.contains("it would wait for 5m ") && said.contains("andante fleet init"), "{said}");
     let ready = member.page("/readyz").text();
     assert!(ready.contains("the store is new, or has lost its data") && ready.contains(" s and a window"), "{ready}");

@@ -494,6 +494,21 @@ fn blind_tunnels_that_need_the_same_two_lanes_do_not_wait_for_each_other() {
     });
 }
 
+/// The rule by path is for requests that are seen. The tunnel itself takes the slot of its CONNECT, and no second one.
+#[test]
+fn a_blind_tunnel_to_a_host_without_limits_takes_one_slot() {
+    let (api, _) = limiting(1000);
+    let target = localhost(&api);
+    let andante = Andante::with_config(
+        "[[rule]]\nhost = \"localhost\"\nhttps = \"tunnel\"\n\
+         [[rule]]\nhost = \"localhost\"\npath = \"/search\"\nlimits = \"1/h\"\n",
+    );
+    let mut client = connect(&andante, &target);
+    client.send(get(&target));
+    assert_eq!(client.answer().status(), 200);
+    assert_eq!(andante.status()["lanes"][0]["sent_total"], 1);
+}
+
 /// A connection to the API itself through a tunnel to its address, with these `fields` in the CONNECT.
 fn by_address(andante: &Andante, api: &Upstream, fields: &str) -> Client {
     let address = api.address();

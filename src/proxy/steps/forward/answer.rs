@@ -72,7 +72,7 @@ pub(crate) struct InFlight<'a> {
 }
 
 /// Reads the limits that `answer` reports, reports them to the lane, and prepares the answer for the worker. Returns also
-/// the hint that was read.
+/// the hint that was read. On an error the permit is dropped, before the next attempt asks for one.
 pub(crate) async fn pass_back(
     in_flight: InFlight<'_>,
     replay: Option<&ReplayRequest>,
